@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Min
 
 from dags_app.models import DAG, IN_QUEUE, DAGHistory, DAGStatus, WorkUnit, WorkUnitClaim
@@ -24,10 +24,10 @@ from requests_app.work.pileup import PILEUP_CACHE_SECONDS
 from sites_app.models import Schedd, ScheddState
 from tests.support.rows import schedd_row
 from tests.support.scripted import documents
+from tests.support.scripted.branching import Rows, all_rows, put_rows
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import started, status
-from tests.support.scripted.schedd import End
-from tests.support.scripted.snapshot import tables
+from tests.support.scripted.progress import started, status, work_done
+from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
@@ -40,8 +40,8 @@ HERE = "tests/requests_app/lifecycle/test_restored_databases.py"
 UNDISTURBED = pytest.mark.deep(f"{HERE}::test_what_was_registered_after_the_backup_is_not_registered_again")
 OWN = pytest.mark.deep(f"{HERE}::test_a_dag_that_was_planned_after_the_backup_is_taken_up_and_never_run_beside")
 BY_VERB = pytest.mark.deep(f"{HERE}::test_what_runs_without_a_row_is_adopted_by_a_verb_or_it_says_why_not")
+VERB = pytest.mark.deep(f"{HERE}::test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted[abort]")
 S = RequestStatus
-SWEEP_EVERY = 1
 ASKED: dict[str, Any] = {"actor": "olga", "reason": "maintenance"}
 
 
@@ -55,7 +55,7 @@ def forget_submission(dag_id: uuid.UUID, *, fence: int) -> None:
     Request.objects.filter(pk=workflow.request.pk).update(status=S.PLANNING)
 
 
-@pytest.mark.parametrize("meanwhile", ["silence", "stop", "hold", "abort"])
+@pytest.mark.parametrize("meanwhile", ["silence", "abort", pytest.param("stop", marks=VERB), pytest.param("hold", marks=VERB)])
 def test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted(world: World, meanwhile: str) -> None:
     request, job = started(world)
     numbers = Workflow.objects.get(request=request).next_first_event
@@ -100,33 +100,28 @@ def test_a_rescue_that_runs_is_adopted_while_nothing_is_known_of_its_pileup(worl
     assert world.schedd.live == [job]
 
 
-@pytest.mark.parametrize(
-    "meanwhile",
-    [
-        "silence",
-        "stop",
-        pytest.param("nothing", marks=UNDISTURBED),
-    ],
-)
-def test_what_was_registered_after_the_backup_is_not_registered_again(world: World, meanwhile: str) -> None:
+@pytest.mark.parametrize("ways", [("silence", "stop"), pytest.param(("nothing",), marks=UNDISTURBED)])
+def test_what_was_registered_after_the_backup_is_not_registered_again(world: World, ways: tuple[str, ...]) -> None:
+    """However often it is restored."""
     request = world.request(documents.generation(300))
     world.crash_at = "plan.recorded"
     world.cycle()
     assert (DAG.objects.get().status, DAG.objects.get().submit_intent_at) == (DAGStatus.READY, None)
-    backup()
+    backup = all_rows()
     to_the_end(world, request)
     before = registered(world)
     assert (status(request), sum(before.values())) == (S.COMPLETED, 600)
-    restore()
-    assert (status(request), DAG.objects.get().status) == (S.PLANNING, DAGStatus.READY)
-    if meanwhile == "silence":
-        world.schedd.silent = True
-        world.cycle()
-        world.schedd.silent = False
-    elif meanwhile == "stop":
-        request_stop(request=request, **ASKED)
-    to_the_end(world, request)
-    assert (status(request), registered(world), len(world.schedd.jobs)) == (S.COMPLETED, before, 1)
+    for meanwhile in ways:
+        restore(backup)
+        assert (status(request), DAG.objects.get().status) == (S.PLANNING, DAGStatus.READY)
+        if meanwhile == "silence":
+            world.schedd.silent = True
+            world.cycle()
+            world.schedd.silent = False
+        elif meanwhile == "stop":
+            request_stop(request=request, **ASKED)
+        to_the_end(world, request)
+        assert (status(request), registered(world), len(world.schedd.jobs)) == (S.COMPLETED, before, 1), meanwhile
 
 
 def test_where_the_schedd_was_forgotten_too_the_job_is_looked_for_at_all(world: World) -> None:
@@ -209,11 +204,11 @@ def test_a_dag_that_was_planned_after_the_backup_is_taken_up_and_never_run_besid
     request = world.request(documents.generation(300))
     world.crash_at = "plan.claimed"
     world.cycle()
-    backup()
+    backup = all_rows()
     world.cycle()
     job = world.job_of(request)
     numbers = Workflow.objects.get(request=request).next_first_event
-    restore()
+    restore(backup)
     assert (status(request), DAG.objects.count()) == (S.PLANNING, 0)
     if since.endswith("ended"):
         world.schedd.end(job, End.FINISHED)
@@ -247,8 +242,7 @@ def test_a_dag_that_was_planned_after_the_backup_is_taken_up_and_never_run_besid
         assert [(str(dag.pk), dag.fence, dag.dagman_cluster_id) for dag in dags] == [(job.dag_id, job.fence, str(job.cluster))]
         assert Path(dags[0].submit_dir) == job.directory and dags[0].schedd_name == job.at
         assert Workflow.objects.get(request=request).next_first_event == numbers
-    to_the_end(world, request)
-    assert status(request) is S.COMPLETED and not world.errors
+    assert work_done(world, request) and not world.errors
 
 
 def test_one_that_was_removed_by_hand_before_its_row_was_planned_again_is_held_for_that(world: World) -> None:
@@ -256,11 +250,11 @@ def test_one_that_was_removed_by_hand_before_its_row_was_planned_again_is_held_f
     request = world.request(documents.generation(300))
     world.crash_at = "plan.claimed"
     world.cycle()
-    backup()
+    backup = all_rows()
     world.cycle()
     world.schedd.end(world.job_of(request), End.REMOVED)
     world.clock.advance(600)
-    restore()
+    restore(backup)
     for _ in range(3):
         world.cycle()
     assert (status(request), request.hold_code, len(world.schedd.jobs)) == (S.HELD, HoldCode.REMOVED, 1), request.waiting_for
@@ -270,9 +264,6 @@ def test_one_that_was_removed_by_hand_before_its_row_was_planned_again_is_held_f
     "since",
     [
         "held",
-        "aborted",
-        "another",
-        "unseen",
         pytest.param("queued", marks=BY_VERB),
     ],
 )
@@ -283,48 +274,58 @@ def test_what_runs_without_a_row_is_adopted_by_a_verb_or_it_says_why_not(world: 
     assert status(request) is S.QUEUED
     if since != "queued":
         request_hold(request=request, **ASKED)
-    backup()
+    backup = all_rows()
     if since != "queued":
         request_release(request=request, **ASKED)
     new_work_allow(service=service(), **ASKED)
     world.cycle()
     job, schedd = world.job_of(request), Schedd.objects.get()
-    restore()
-    if since == "aborted":
-        request_abort(request=request, **ASKED)
-    elif since == "another":
+    restore(backup)
+    strays(world, schedd)
+    if since == "held":
+        dag_id, elsewhere = job.dag_id, world.root / "not mounted"
         job.dag_id = str(uuid.uuid4())
-    elif since == "unseen":
-        job.directory.rename(world.root / "not mounted")
+        not_adopted(world, schedd, job, "neither the next round")
+        job.dag_id = dag_id
+        job.directory.rename(elsewhere)
+        not_adopted(world, schedd, job, "is not seen from here")
+        elsewhere.rename(job.directory)
+        before = all_rows()
+        request_abort(request=request, **ASKED)
+        not_adopted(world, schedd, job, "is Aborted")
+        restore(before)
+        strays(world, schedd)
+    (line,) = adopt_preview(schedd)
+    assert adopt_refused(schedd) == "" and f"Adopted: {request.request_name} is planned now" in line
+    schedd_adopt_strays(schedd=schedd, **ASKED)
+    assert status(request) is S.PLANNING, "whatever the queue"
+    world.cycle()
+    assert (status(request), world.schedd.live) == (S.ACTIVE, [job])
+    assert AuditEntry.objects.get(action="schedd_adopt_strays", outcome="done").evidence["request"] == request.request_name
+    assert work_done(world, request) and len(world.schedd.jobs) == 1
+
+
+def not_adopted(world: World, schedd: Schedd, job: Job, why: str) -> None:
+    """Looked at again, it is refused, and said so at once."""
     strays(world, schedd)
     (line,) = adopt_preview(schedd)
-    if since in ("queued", "held"):
-        assert adopt_refused(schedd) == "" and f"Adopted: {request.request_name} is planned now" in line
+    assert why in line and "Remove it" in line
+    with pytest.raises(InvalidTransition, match=why):
         schedd_adopt_strays(schedd=schedd, **ASKED)
-        assert status(request) is S.PLANNING, "whatever the queue"
-        world.cycle()
-        assert (status(request), world.schedd.live) == (S.ACTIVE, [job])
-        assert AuditEntry.objects.get(action="schedd_adopt_strays").evidence["request"] == request.request_name
-        to_the_end(world, request)
-        assert status(request) is S.COMPLETED and len(world.schedd.jobs) == 1
-        return
-    whys = {"aborted": "is Aborted", "another": "neither the next round", "unseen": "is not seen from here"}
-    assert whys[since] in line and "Remove it" in line
-    with pytest.raises(InvalidTransition, match=whys[since]):
-        schedd_adopt_strays(schedd=schedd, **ASKED)
-    assert world.schedd.live == [job] and AuditEntry.objects.get(action="schedd_adopt_strays").outcome == "refused"
+    assert world.schedd.live == [job]
+    assert AuditEntry.objects.filter(action="schedd_adopt_strays").latest("pk").outcome == "refused"
 
 
 def test_a_rescue_that_was_submitted_after_the_backup_is_taken_up(world: World) -> None:
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
-    backup()
+    backup = all_rows()
     request_stop(request=request, **ASKED)
     for _ in range(6):
         world.cycle()
     rescue = world.job_of(request)
     assert rescue.fence > job.fence
-    restore()
+    restore(backup)
     for _ in range(4):
         world.cycle()
     assert (status(request), world.schedd.live) == (S.HELD, [rescue]), "who asked for the stop is forgotten"
@@ -338,8 +339,7 @@ def test_a_rescue_that_was_submitted_after_the_backup_is_taken_up(world: World) 
     assert (status(request), world.schedd.live) == (S.ACTIVE, [rescue])
     dag = DAG.objects.get(status__in=IN_QUEUE)
     assert (str(dag.pk), dag.fence, dag.dagman_cluster_id) == (rescue.dag_id, rescue.fence, str(rescue.cluster))
-    to_the_end(world, request)
-    assert status(request) is S.COMPLETED and not world.errors
+    assert work_done(world, request) and not world.errors
 
 
 # --- the scene
@@ -370,27 +370,6 @@ def registered(world: World) -> dict[str, int]:
     return found
 
 
-def backup() -> None:
-    for table in tables():
-        _sql(f'DROP TABLE IF EXISTS "kept_{table}"; CREATE TABLE "kept_{table}" AS TABLE "{table}"')
-
-
-def restore() -> None:
+def restore(kept: Rows) -> None:
     """As pg_restore does: no trigger speaks of what comes in."""
-    _sql("SET session_replication_role = replica")
-    _sql("TRUNCATE " + ", ".join(f'"{table}"' for table in tables()) + " CASCADE")
-    for table in tables():
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT string_agg(quote_ident(attname), ',') FROM pg_attribute"
-                " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
-                [table],
-            )
-            (names,) = cursor.fetchone()
-        _sql(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM "kept_{table}"; DROP TABLE "kept_{table}"')
-    _sql("SET session_replication_role = origin")
-
-
-def _sql(statement: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
+    put_rows(all_rows(), kept)

@@ -106,7 +106,7 @@ def once(scenario: Callable[Concatenate[World, P], T]) -> Callable[Concatenate[W
         if key not in _points:
             result = scenario(world, *args, **kwargs)
             outside, ahead = _pickled(world, result), world.clock.ahead
-            _points[key] = Point(key, _rows(), _read(world.root), outside, ahead, timezone.now() - ahead)
+            _points[key] = Point(key, all_rows(), _read(world.root), outside, ahead, timezone.now() - ahead)
             _stands(world, _points[key].rows, key, result)
             return result
         return _put_back(world, _points[key])  # type: ignore[no-any-return]
@@ -129,13 +129,13 @@ def _begun(world: World) -> str:
         return ""
     if world.stand is not None:
         try:
-            now = _stand(world, world.stand.key, _rows())
+            now = _stand(world, world.stand.key, all_rows())
         except (pickle.PicklingError, AttributeError, TypeError):  # a test has put code of its own into it
             return ""
         return now.key if now == world.stand else ""
     if world.root.is_dir() and any(world.root.iterdir()):
         return ""
-    return f"{world.root} {[(table, rows.count(10)) for table, rows in _rows().items()]}"
+    return f"{world.root} {[(table, rows.count(10)) for table, rows in all_rows().items()]}"
 
 
 def _stands(world: World, rows: Rows, key: str, result: object) -> None:
@@ -176,7 +176,7 @@ def _superuser() -> bool:
 # --- rows
 
 
-def _rows() -> Rows:
+def all_rows() -> Rows:
     """All rows of WMS2."""
     found = {}
     with connection.cursor() as cursor:
@@ -187,7 +187,7 @@ def _rows() -> Rows:
     return found
 
 
-def _replace(there: Rows, wanted: Rows) -> None:
+def put_rows(there: Rows, wanted: Rows) -> None:
     """As they were: no trigger runs, and no column is filled anew."""
     other = sorted(table for table in there.keys() | wanted.keys() if there.get(table) != wanted.get(table))
     deleted = "".join(f'DELETE FROM "{table}"; ' for table in other if table in there)
@@ -298,7 +298,7 @@ def _put_back(world: World, point: Point) -> Any:
     passed = timezone.now() - point.kept_at
     since = point.kept_at - _LONGEST
     rows = {table: _later(content, since, passed) for table, content in point.rows.items()}
-    _replace(world.stand.rows if world.stand is not None else _rows(), rows)
+    put_rows(world.stand.rows if world.stand is not None else all_rows(), rows)
     _write(world.root, point.files, passed)
     reader = _Unpickler(io.BytesIO(point.outside))
     reader.world, reader.since, reader.passed = world, since, passed
