@@ -9,6 +9,7 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import cache
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ from wms2.actions import (
 )
 from wms2.identities.grants import LIMITED, OPERATORS
 from wms2.identities.people import role_give
+from wms2.management.commands.operate import Command
 from wms2.models import AuditEntry
 from wms2.runtime.locks import BEING_CHANGED
 
@@ -152,11 +154,20 @@ def from_the_command_line(resource_type: ResourceType, action: Action, row: Any)
     out = StringIO()
     try:
         call_command(
-            "operate", resource_type.name, named(resource_type, row), action.name, "--actor", "olga", *options, stdout=out
+            operate(), resource_type.name, named(resource_type, row), action.name, "--actor", "olga", *options, stdout=out
         )
     except CommandError as error:
         return Answer(REFUSED, str(error))
     return Answer(DONE, out.getvalue())
+
+
+@cache
+def operate() -> Command:
+    """The command, whose parser, which knows all operations, is made once."""
+    command = Command()
+    parser = command.create_parser("", "operate")
+    command.create_parser = lambda *_, **__: parser  # type: ignore[method-assign]
+    return command
 
 
 def named(resource_type: ResourceType, row: Any) -> str:
@@ -233,9 +244,9 @@ def every(rows: dict[str, Any], reach: Callable[[Action], bool]) -> Iterator[tup
     """Each operation on its row in each status."""
     for name, row in rows.items():
         resource_type = resource_type_of(type(row))
-        for action in resource_type.actions:
-            if reach(action) and f"{name} {action.name}" not in LEFT_OUT:
-                yield from ((resource_type, action, each) for each in status_details(resource_type, row))
+        reached = [action for action in resource_type.actions if reach(action) and f"{name} {action.name}" not in LEFT_OUT]
+        for each in status_details(resource_type, row) if reached else ():
+            yield from ((resource_type, action, each) for action in reached)
 
 
 @pytest.mark.dear("every operation in every status")
@@ -257,10 +268,12 @@ def test_a_door_refuses_what_the_status_refuses_audits_and_may_be_asked_again(
             continue
         asked.add(key)
         value = decision_basis(action, row)[1]
-        wrong += [
-            f"{resource_type.name} {action.name}, {value}: {each}"
-            for each in wrong_at(door, resource_type, action, row, twice=first)
-        ]
+        with transaction.atomic():  # the next operation finds the status again
+            wrong += [
+                f"{resource_type.name} {action.name}, {value}: {each}"
+                for each in wrong_at(door, resource_type, action, row, twice=first)
+            ]
+            transaction.set_rollback(True)
     assert not wrong, "\n".join(wrong)
     assert len({key[:2] for key in asked}) > 60
 
@@ -294,13 +307,16 @@ def test_who_has_the_role_for_other_rows_than_this_one_is_sent_away_too(rows: di
     rows = {**rows, "site": Site.objects.get(name="T2_DE_DESY"), "ban": SiteBan.objects.get(site="T2_DE_DESY")}
     wrong, asked = [], 0
     for role, user in limited.items():
+        rest, admin = over_rest(user), by_the_admin(user)
         for row in rows.values():
             resource_type = resource_type_of(type(row))
             before = stored(resource_type, row)
             for action in only_for_roles(resource_type):
-                doors = ([over_rest(user)] if action.path is not None else []) + ([by_the_admin(user)] if action.admin else [])
+                theirs = role in action.roles
+                doors = [rest] if action.path is not None else []
+                doors += [admin] if action.admin and (theirs or not doors) else []  # of others one door is asked
                 answers = [door(resource_type, action, row) for door in doors]
-                asked += len(answers) if role in action.roles else 0
+                asked += len(answers) if theirs else 0
                 wrong += [f"{role}: {resource_type.name} {action.name}" for each in answers if each.outcome != "403"]
             wrong += [f"{resource_type.name} has changed"] if stored(resource_type, row) != before else []
     assert wrong == []
