@@ -236,7 +236,7 @@ def test_a_block_that_the_last_list_of_an_open_input_lacks_is_read(world: World,
     put(world, "late", 9)
     short_once(world.dbs, monkeypatch, "blocks", lambda block: block.block_name == f"{DATASET}#late")
     world.clock.advance(700)
-    run_on(world, request, cycles=6)
+    run_on(world, request, cycles=4)
     assert lfn("late") in claimed(request)
 
 
@@ -322,7 +322,7 @@ def test_an_open_input_that_is_not_live_is_neither_read_nor_closed(world: World)
     assert status(request) is S.ACTIVE
     assert "INVALID" in request.waiting_for and request.alert_code == "input_unreadable"
     world.sources[DATASET].access_type = "VALID"
-    run_on(world, request, cycles=8)
+    run_on(world, request, cycles=4)
     assert lfn("late") in claimed(request)
 
 
@@ -341,7 +341,7 @@ def test_a_new_file_that_becomes_invalid_while_an_open_input_is_read_again(world
 def test_a_file_that_waits_for_a_site_and_became_invalid_waits_no_longer(world: World) -> None:
     world.sources[DATASET].locations[f"{DATASET}#a"] = ()
     request = ask(world)
-    run_on(world, request, cycles=6)
+    run_on(world, request, cycles=4)
     assert status(request) is S.QUEUED and "waits for a site" in request.waiting_for
     world.sources[DATASET].invalid.add(lfn("a"))
     world.clock.advance(2000)
