@@ -75,9 +75,7 @@ def drained(world: World, request: Request, job: Job) -> Job:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_at_each_step_the_request_stops_without_loss_and_goes_on_with_less_priority_and_a_restart_begins_anew(
-    world: World,
-) -> None:
+def test_at_each_step_the_request_stops_without_loss_and_goes_on_with_less_priority(world: World) -> None:
     request, job = started(world, STEPS)
     finish_units(world, job, 1)
     assert status(request) is S.ACTIVE, "a tenth is done, the step is at a fifth"
@@ -94,6 +92,7 @@ def test_at_each_step_the_request_stops_without_loss_and_goes_on_with_less_prior
     job = drained(world, request, job)
     assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 50_000, [])
     assert len(job.open_nodes) == 5
+
     dags = DAG.objects.filter(workflow__request=request).order_by("fence")
     assert [(dag.kind, dag.job_priority) for dag in dags] == [
         (DAGKind.FRESH, 100_000), (DAGKind.STOP_RESCUE, 80_000), (DAGKind.STOP_RESCUE, 50_000),
