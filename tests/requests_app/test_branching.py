@@ -28,11 +28,11 @@ def _another_world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> Worlds:
     """As the next test has it."""
     monkeypatch.setattr(branching, "_points", {})
     runs.clear()
-    empty = branching._rows()
+    empty = branching.all_rows()
 
     @contextmanager
     def another() -> Iterator[World]:
-        branching._replace(branching._rows(), empty)
+        branching.put_rows(branching.all_rows(), empty)
         branching._write(world_root, {})
         with pytest.MonkeyPatch.context() as patch:
             world = World(world_root, patch)
@@ -48,7 +48,7 @@ def everything(world: World) -> dict[str, object]:
     asked = [(script.calls, script.answered) for script in world.scripts.values()]
     outside = (schedd.jobs, schedd.fences, dbs.registered, rucio.held, rucio.rules, world.sources, world.hints, world.cycles)
     # in no order: where rows lie in their table depends on what PostgreSQL has tidied up meanwhile
-    rows = {table: sorted(branching._MOMENT.sub(b"", content).splitlines()) for table, content in branching._rows().items()}
+    rows = {table: sorted(branching._MOMENT.sub(b"", content).splitlines()) for table, content in branching.all_rows().items()}
     files = {name: (mode, content) for name, (mode, _, content) in branching._read(world.root).items()}
     return {**rows, **files, "outside": re.sub(r"datetime\.datetime\([^)]*\)", "", repr((asked, outside)))}
 
