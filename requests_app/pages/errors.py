@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.urls import reverse
@@ -151,6 +152,8 @@ def _kinds(rows: Iterable[Any], rules: Mapping[str, FailureRule], has_input: boo
         )
 
 
+#: Of jobs, which do not change.
+_address = lru_cache(maxsize=10_000)(reverse)
 _LINK = '<a href="{}">{}, attempt {}</a> <span class="quiet">{}</span>'
 _SAMPLE = """<details id="sample-{}"><summary>{}, attempt {}, job {}{}</summary>
 <p class="quiet"><a href="{}">Logs</a> · <a href="{}">Report</a> · <a href="{}">Job ad and events</a> · \
@@ -162,9 +165,9 @@ def _drawn(samples: Iterable[FailureSample]) -> tuple[SafeString, SafeString]:
     links, details = [], []
     for each in samples:
         node, job = (each.dag_id, each.unit, each.node), (each.dag_id, each.unit, each.node, each.attempt, each.job_id)
-        name, logs, stored = f"{each.unit}/{each.node}", reverse("logs-page", args=job), logs_size(each.dag, *job[1:])
+        name, logs, stored = f"{each.unit}/{each.node}", _address("logs-page", args=job), logs_size(each.dag, *job[1:])
         links.append((logs, name, each.attempt, "not there" if stored is None else size(stored)))
-        addresses = [reverse(f"attempt-{what}", args=job) for what in ("report", "job-ad")]
+        addresses = [_address(f"attempt-{what}", args=job) for what in ("report", "job-ad")]
         text = f"{each.message}\n\n{each.log_tail}" if each.message else each.log_tail
         given_up = ", given up" if each.final else ""
         details.append(
@@ -176,7 +179,7 @@ def _drawn(samples: Iterable[FailureSample]) -> tuple[SafeString, SafeString]:
                 given_up,
                 logs,
                 *addresses,
-                reverse("node-attempts", args=node),
+                _address("node-attempts", args=node),
                 name,
                 text,
             )

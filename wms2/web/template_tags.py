@@ -114,13 +114,6 @@ def _files(address: str, query: str) -> SafeString:
 
 
 @register.simple_tag
-@lru_cache(maxsize=10_000)
-def row_url(name: str, *args: Any) -> str:
-    """An address as ``url`` gives it, for pages with a hundred of them that are fetched every few seconds."""
-    return reverse(name, args=args)
-
-
-@register.simple_tag
 def rest_list(name: str, **narrowed: Any) -> SafeString:
     """A list over REST, by the name of its address, narrowed by these filters, as files."""
     return _files(reverse(name), urlencode(narrowed))
