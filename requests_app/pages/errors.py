@@ -170,20 +170,8 @@ def _drawn(samples: Iterable[FailureSample]) -> tuple[SafeString, SafeString]:
         addresses = [_address(f"attempt-{what}", args=job) for what in ("report", "job-ad")]
         text = f"{each.message}\n\n{each.log_tail}" if each.message else each.log_tail
         given_up = ", given up" if each.final else ""
-        details.append(
-            (
-                each.pk,
-                name,
-                each.attempt,
-                each.job_id,
-                given_up,
-                logs,
-                *addresses,
-                _address("node-attempts", args=node),
-                name,
-                text,
-            )
-        )
+        addresses.append(_address("node-attempts", args=node))
+        details.append((each.pk, name, each.attempt, each.job_id, given_up, logs, *addresses, name, text))
     return format_html_join(" · ", _LINK, links), format_html_join("", _SAMPLE, details)
 
 
