@@ -72,3 +72,9 @@ def test_tests_of_a_file_stay_in_one_process(request: pytest.FixtureRequest) -> 
     if not request.config.getoption("loadgroup", False):
         pytest.skip("there is one process only")
     assert request.node.nodeid.endswith("@rest deploy/stack/test_suite.py"), "the name by which xdist's scheduler knows a group"
+
+
+def test_what_has_the_scope_of_a_package_is_in_one() -> None:
+    """Elsewhere pytest keeps it until the process ends: a browser's event loop would stand in the way of other tests."""
+    conftests = [path for path in (ROOT / "tests").rglob("conftest.py") if 'scope="package"' in path.read_text(encoding="utf-8")]
+    assert conftests and [path for path in conftests if not path.with_name("__init__.py").is_file()] == []
