@@ -315,11 +315,9 @@ def _start_some(
         """Start what can be started of a part of the queue."""
         nonlocal state, room
         left = policy.slots - state.used
-        rows = list(
-            queue.select_for_update(skip_locked=True, no_key=True).defer("request_data", "prepared")[
-                first : first + left + FURTHER
-            ]
-        )
+        # the whole queue is sorted by its keys alone: rows that are to be locked would be sorted with all their columns
+        window = queue.filter(pk__in=queue.values("pk")[first : first + left + FURTHER])
+        rows = list(window.select_for_update(skip_locked=True, no_key=True).defer("request_data", "prepared"))
         if not rows:
             return []
         room = room or Room.now()
@@ -462,7 +460,7 @@ def _report(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before
             said[reason].append(key)
         cases = [When(pk__in=keys, then=Value(reason)) for reason, keys in said.items()]
         cases += [When(of_group(group, policy), then=Value(reason)) for group, reason in shut(state, policy).items()]
-        plain = Q(waiting_for__in=("", before))
+        plain = Q(waiting_for__in=(ITS_TURN, "", before))
         plain |= reduce(or_, (Q(waiting_for__startswith=begin) for begin in (LIMIT, TURN, BROKEN_OFF)))
         why = Case(*cases, When(plain, then=Value(ITS_TURN)), default=F("waiting_for"), output_field=TextField())
     return eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)

@@ -26,6 +26,8 @@ from dags_app.models import (
 )
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
+from requests_app.pages.cached import cached
+from requests_app.selectors.request_rows import Rows
 from wms2.runtime.combined_query import CombinedQuery, composed_once
 from wms2.web.formatting import counted, size
 
@@ -82,10 +84,18 @@ class ErrorsOnPage(NamedTuple):
     can_release: bool
 
 
-def errors_on_page(request: Request, workflow: Workflow, failures: Sequence[Mapping[str, Any]]) -> ErrorsOnPage | None:
-    """Of the numbers of all groups (``request_rows``); None when nothing has failed. One query."""
+def errors_on_page(request: Request, workflow: Workflow, rows: Rows) -> ErrorsOnPage | None:
+    """None when nothing has failed. Read once in a while for all readers, and anew with each failure, status and operation. One
+    query, or none."""
+    failures = rows["failures"]
     if not failures:
         return None
+    numbers = tuple((row["attempts"], row["given_up"]) for row in failures)
+    newest = [row.pk for row in rows["audit"][:1]] + [row.problem for row in rows["failure_logs"]]
+    return cached(("errors", workflow.pk, request.status, numbers, *newest), lambda: _errors(request, workflow, failures))
+
+
+def _errors(request: Request, workflow: Workflow, failures: Sequence[Mapping[str, Any]]) -> ErrorsOnPage:
     found, rules, excluded = _read(request, workflow, failures)
     by = (("category", found.by_category), ("code", found.by_code), ("step", found.by_step), ("site", found.by_site))
     return ErrorsOnPage(
@@ -150,6 +160,7 @@ def _kinds(rows: Iterable[Any], rules: Mapping[str, FailureRule], has_input: boo
             done="; ".join(_done(group)),
             todo=_todo(group, has_input) if group.given_up else "",
         )
+        del group.samples_read  # they are drawn
 
 
 #: Of jobs, which do not change.

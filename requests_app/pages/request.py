@@ -190,7 +190,7 @@ def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
         cells_left_out=left_out,
         dag=_dag_view(dags[0], problem) if dags else None,
         dags=dags,
-        errors=errors_on_page(request, workflow, rows["failures"]),
+        errors=errors_on_page(request, workflow, rows),
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
         leftovers=leftovers_by_site(request, rows["leftovers"]),
         harvests=tuple(rows["harvests"]),

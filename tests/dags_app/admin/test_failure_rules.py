@@ -8,7 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -20,6 +22,8 @@ from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene_failures import line
+from tests.support.statements import statements
+from wms2.audit import audit
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -158,6 +162,36 @@ def test_each_kind_of_failure_says_what_it_is_what_wms2_did_and_what_one_can_do(
     )  # fmt: skip
     html = operator.get(f"/requests/{request.request_name}/").content.decode()
     assert "1 attempt, excluded by olga" in text(html, "part-errors")
+
+
+def test_errors_are_read_once_for_all_readers_and_anew_with_each_failure_status_and_operation(
+    reader: Client, operator: Client, dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("requests_app.pages.cached.CACHED_SECONDS", 600.0)
+    request = dag.workflow.request
+    address = f"/requests/{request.request_name}/"
+    for client in (reader, operator):  # what a process or session reads once
+        client.get("/")
+
+    def is_read_anew(client: Client) -> bool:
+        found = []
+        for _ in range(2):
+            with CaptureQueriesContext(connection) as asked:
+                client.get(address)
+            found.append(len(statements(asked)))
+        return found[0] > found[1]
+
+    assert (is_read_anew(reader), is_read_anew(reader), is_read_anew(operator)) == (True, False, False)
+    with (Path(dag.submit_dir) / "failures.jsonl").open("a") as failed:
+        failed.write(json.dumps(line(message="a third", job_id="3.0")) + "\n")
+    failures_sweep(dag)
+    assert "3 failed attempts" in text(reader.get(address).content.decode(), "part-errors")
+    Request.objects.filter(pk=request.pk).update(status=RequestStatus.HELD, hold_code="threshold", hold_reason="failed")
+    assert (is_read_anew(reader), is_read_anew(reader)) == (True, False)
+    audit(actor="olga", action="exclude", target=request.request_name)
+    assert (is_read_anew(reader), is_read_anew(operator)) == (True, False)
+    assert "Release, with changes" in text(operator.get(address).content.decode(), "part-errors")
+    assert "Release, with changes" not in reader.get(address).content.decode(), "what one may do is not shared"
 
 
 def test_a_request_without_failures_has_no_such_part(reader: Client) -> None:
