@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -220,11 +220,14 @@ def usable(room: Room, schedds: Iterable[Schedd], pools: tuple[str, ...] = ()) -
     return [schedd for schedd in schedds if not room.obstacle(schedd, _Needed(0, 0, pools), (ScheddState.ENABLED,))]
 
 
-def nowhere_else(here: Schedd, to: Schedd | None = None, pools: tuple[str, ...] = ()) -> str:
+def nowhere_else(
+    here: Schedd, to: Schedd | None = None, pools: tuple[str, ...] = (), schedds: Sequence[Schedd] | None = None
+) -> str:
     """Why no other schedd, or not that one, could take what is here and may go to these ``pools``; empty if one could, now or
-    when it has room.
+    when it has room. ``schedds``: all, where they have been read.
     """
-    room = Room(list(Schedd.objects.order_by("pk")))  # what runs there now does not matter
+    # what runs there now does not matter
+    room = Room(list(Schedd.objects.order_by("pk") if schedds is None else schedds))
     others = [each for each in room.schedds if (each == to if to is not None else each.pk != here.pk)]
     if usable(room, others, pools):
         return ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from django.db import models
@@ -33,8 +34,8 @@ class Workflow(models.Model):
     forward. ``fence_counter`` gives each DAG submission its strictly rising token. ``total_nodes`` is that of all rounds.
     """
 
-    #: Its DAGs, the newest first, where they were read with it.
-    dags_read: Sequence[Any] | None = None
+    #: What a page has read with it, by name (``selectors.request_rows``): what is offered there reads none of it again.
+    rows_read: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(

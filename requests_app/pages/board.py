@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dags_app.counts import UnitCounts, unit_counts
 from requests_app.models import EVALUATED, HoldCode, ProgressSample, Request, RequestStatus, Workflow
-from requests_app.selectors.explain import explain
+from requests_app.selectors.explain import alert_of, todo_of
 from requests_app.selectors.saved_views import views_of
 from requests_app.selectors.summary import stored_counts
 from wms2.runtime.json_columns import mapping, number
@@ -68,12 +68,12 @@ class Line:
     @property
     def alert(self) -> str:
         """What its alert says; empty without one."""
-        return explain(self.request).alert
+        return alert_of(self.request)
 
     @property
     def todo(self) -> str:
         """What a person is to do; empty where nothing is."""
-        return explain(self.request).todo
+        return todo_of(self.request)
 
 
 def listed(user: Any) -> dict[str, Any]:

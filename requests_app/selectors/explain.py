@@ -89,10 +89,22 @@ def explain(request: Request, now: datetime | None = None, dag: DAG | None = Non
     status = word(S, request.status)
     return Explanation(
         why=_why(request, status, now or timezone.now()),
-        alert=words_of(request.alert_code).means if request.alert_code else "",
+        alert=alert_of(request),
         next=_next(request, status, dag),
-        todo=_todo(request, status),
+        todo=todo_of(request),
     )
+
+
+def alert_of(request: Request) -> str:
+    """What its alert says; empty without one."""
+    return words_of(request.alert_code).means if request.alert_code else ""
+
+
+def todo_of(request: Request) -> str:
+    """What a person is to do about it; empty where nothing is."""
+    if request.status == S.HELD:
+        return hold_advice(request.hold_code)
+    return words_of(request.alert_code).todo if request.alert_code else ""
 
 
 def _why(request: Request, status: RequestStatus, now: datetime) -> str:
@@ -133,12 +145,6 @@ def _next(request: Request, status: RequestStatus, dag: DAG | None) -> str:
     if request.status_shown == ShownStatus.RECOVERING:
         return f"It had completed; files of it were lost, and are made again. {_NEXT[status]}"
     return _NEXT.get(status, "")
-
-
-def _todo(request: Request, status: RequestStatus) -> str:
-    if status is S.HELD:
-        return hold_advice(request.hold_code)
-    return words_of(request.alert_code).todo if request.alert_code else ""
 
 
 def hold_advice(code: str) -> str:

@@ -35,7 +35,7 @@ from requests_app.selectors.lifecycle import leases_known
 from requests_app.selectors.missing_lumis import with_invalid_files
 from requests_app.selectors.parts import leftovers_counted
 from requests_app.selectors.progress_charts import stops_of
-from sites_app.models import Schedd
+from sites_app.models import Pool, Schedd
 from wms2.models import AuditEntry, Worker, WorkerPool
 from wms2.runtime.combined_query import CombinedQuery, composed_once
 
@@ -93,7 +93,8 @@ def _of_workflow(request: Request, workflow: Workflow) -> dict[str, QuerySet[Any
     return {
         "dags": dags[:MOST_DAGS],
         "rounds": rounds,
-        "schedds": Schedd.objects.filter(pk__in=dags.order_by().values("schedd")),
+        "schedds": Schedd.objects.order_by("pk"),
+        "schedd_pools": Pool.objects.all(),
         "unit_sums": _unit_sums(workflow, dags),
         "failure_logs": FailureLog.objects.filter(directory_id__in=dags.values("directory_id")[:1]),
         "failures": FailureGroup.objects.filter(workflow=workflow)
@@ -144,10 +145,11 @@ def _effects(request: Request) -> Any:
 
 
 def _join(found: Rows, workflow: Workflow) -> None:
-    workflow.dags_read = found["dags"]
+    workflow.rows_read = found
     for dag in found["dags"]:
         dag.workflow = workflow
     _give(found["dags"], "round", found["rounds"])
+    _give(found["schedds"], "pool", found["schedd_pools"])
     _give(found["dags"], "schedd", found["schedds"])
     _give(found["effects"], "block", found["blocks"])
     _give(found["harvests"], "job", found["site_jobs"])

@@ -4,7 +4,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -81,11 +81,17 @@ def may_run(request: Request) -> bool:
 
 
 def live_dag_of(request: Request) -> DAG | None:
-    """The DAG that runs or is on its way; as it was read with its workflow (``dags_read``), else as it is."""
+    """The DAG that runs or is on its way; as it was read with its workflow (``rows_read``), else as it is."""
     workflow = workflow_known(request)
-    if workflow is None or workflow.dags_read is None:
+    if workflow is None or "dags" not in workflow.rows_read:
         return dag_live(workflow.pk) if workflow else None
-    return next((dag for dag in workflow.dags_read if dag.status in LIVE_DAG), None)
+    return next((dag for dag in workflow.rows_read["dags"] if dag.status in LIVE_DAG), None)
+
+
+def rows_read(request: Request) -> Mapping[str, Sequence[Any]]:
+    """What a page has read with the request's workflow, by name."""
+    workflow = workflow_known(request)
+    return workflow.rows_read if workflow else {}
 
 
 def workflow_known(request: Request) -> Workflow | None:

@@ -44,6 +44,7 @@ from requests_app.services.common import (
     may_run,
     put,
     recorded_operation,
+    rows_read,
     stop_first,
     stopped_for,
     workflow_known,
@@ -223,7 +224,9 @@ def request_compare(*, request: Request, actor: str, reason: str) -> None:
 
 def compare_refused(request: Request) -> str:
     """Why there is nothing to compare; empty if there is."""
-    return "" if datasets_reported(request.pk) else "None of its outputs was registered anywhere yet."
+    blocks = rows_read(request).get("blocks")
+    reported = datasets_reported(request.pk) if blocks is None else [block for block in blocks if block.first_file_at]
+    return "" if reported else "None of its outputs was registered anywhere yet."
 
 
 def request_set_steps(

@@ -16,7 +16,7 @@ from requests_app.alerts import report_broken
 from requests_app.lease import ACTOR
 from requests_app.models import TERMINAL, CleanupPolicy, InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
-from requests_app.services.common import applies, recorded_operation, workflow_known
+from requests_app.services.common import applies, recorded_operation, rows_read, workflow_known
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.runtime import clock
@@ -53,7 +53,10 @@ def invalidation_refused(request: Request) -> str:
         return "It has no outputs."
     if request.derived_by and Request.objects.filter(derived_from=request).exclude(status__in=_GONE).exists():
         return f"{request.derived_by} was derived from it and makes only what it has not: fail or abort that first."
-    if request.status in _ENDED or replaced_before({request.request_name}, clock.now()):
+    if request.status in _ENDED:
+        return ""
+    has_newer = rows_read(request).get("next_versions") != []
+    if has_newer and replaced_before({request.request_name}, clock.now()):
         return ""
     return f"It is {request.get_status_display()} and nothing has replaced its outputs."
 

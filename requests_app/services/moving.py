@@ -11,7 +11,7 @@ from dags_app.services.stop import StopMode, dag_request_stop
 from requests_app.admission.moves import Move, move_of
 from requests_app.admission.placement import dag_to_rescue, nowhere_else
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.services.common import applies, live_dag_of, put, recorded_operation, stop_first, stopped_for
+from requests_app.services.common import applies, live_dag_of, put, recorded_operation, rows_read, stop_first, stopped_for
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd
 from wms2.actions import AlreadyDone
@@ -58,7 +58,7 @@ def move_refused(request: Request, to: Schedd | None = None) -> str:
     before = move_of(request)
     if before is not None and not before.drain and (before.away, before.to) == (here.pk, to.pk if to else None):
         return AlreadyDone(f"It is being moved already, by {before.actor}: {before.reason}")
-    return nowhere_else(here, to, overrides_of(request).pools or ())
+    return nowhere_else(here, to, overrides_of(request).pools or (), rows_read(request).get("schedds"))
 
 
 def schedd_of(request: Request) -> Schedd | None:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from wms2.conf import conf
@@ -149,6 +149,26 @@ def _request_link(name: str) -> SafeString:
 
 
 register.simple_tag(_request_link, name="request_link")
+
+
+@register.simple_tag
+@lru_cache(maxsize=5000)
+def page_link(page: str, key: Any, shown: str = "") -> SafeString:
+    """A link to something's page by its key, which is shown where ``shown`` is empty; the words alone where it can have none."""
+    words, url = shown or site_words(str(key)), address(page, key)
+    return format_html('<a href="{}">{}</a>', url, words) if url else escape(words)
+
+
+@lru_cache(maxsize=500)
+def _labels(field: Any) -> dict[Any, str]:
+    return {value: str(said) for value, said in field.flatchoices}
+
+
+@register.filter
+def label(row: Any, name: str) -> str:
+    """What ``get_NAME_display`` says, which makes a table of all choices each time; for lists."""
+    value: str = getattr(row, name)
+    return _labels(row._meta.get_field(name)).get(value, value)
 
 
 @register.simple_tag
