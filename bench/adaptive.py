@@ -121,7 +121,7 @@ def _start(name: str, says: Mapping[str, Any], steps: int) -> Any:
     """An adaptive request with more events than its rounds will take."""
     from requests_app.services import Received, request_import, request_pin
 
-    document = small_request()
+    document = small_request(steps=3)
     create, assign = document["createRequest"], document["assignRequest"]
     tag = uuid.uuid4().hex[:6]
     top = {key: says[key] for key in ("Multicore", "Memory", "TimePerEvent")}

@@ -102,6 +102,8 @@ def _pools(layout: Layout, kind: str, directory: Path, chosen: Mapping[str, int]
     few = JOBS_PER_CORE * (os.cpu_count() or 1)
     jobs = _worker_node(layout, directory, storage)
     most = None if kind in TEST_KINDS else few
+    if kind in TEST_KINDS:
+        jobs["CMSSIM_CLOCK"] = "simulated"  # programs take their time without the processor
     pools = [Pool(directory / f"htcondor-{series}", release, chosen["htcondor"], user, jobs, most)]
     if kind in TEST_KINDS or os.environ.get(POOLS_VARIABLE) == "2":
         second = directory / f"{SECOND_POOL}-{series}"

@@ -49,7 +49,7 @@ def processing_memory(dag: DAG) -> set[int]:
 )
 def test_rounds_go_on_from_what_those_before_measured_and_lose_nothing(ready: None) -> None:
     request = request_import(
-        document=small_request(EVENTS, PER_JOB), request_name=None, actor="tester", asked=Received(adaptive=True)
+        document=small_request(EVENTS, PER_JOB, steps=3), request_name=None, actor="tester", asked=Received(adaptive=True)
     )
     pins = {"events_per_job": PER_JOB, "jobs_per_work_unit": PER_UNIT // PER_JOB, "work_units_per_round": 2}
     request_pin(request=request, actor="tester", reason="three small rounds", **pins)

@@ -111,7 +111,7 @@ def test_a_running_request_is_cleaned_until_nothing_is_left_but_what_rucio_remov
 
         def cleaned() -> bool:
             leftovers_remove()
-            return status(request) == RequestStatus.CLEANED
+            return status(request) == RequestStatus.CLEANED and not dag.parent.exists()  # which is removed after it
 
         running.wait(cleaned, seconds=400)
     reported = RequestTransition.objects.filter(request=request).latest("id")

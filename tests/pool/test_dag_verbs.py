@@ -36,7 +36,7 @@ IDLE, RUNNING, REMOVED, HELD, TRANSFERRING = 1, 2, 3, 5, 6
 
 def wide_request() -> dict[str, Any]:
     """Two work units of three jobs, each of which fills a whole site, so that jobs wait in the queue of the schedd."""
-    document = small_request(events=EVENTS, per_job=PER_JOB)
+    document = small_request(events=EVENTS, per_job=PER_JOB, steps=3)
     create = document["createRequest"]
     create |= {"Multicore": 8, "Memory": 15000}
     for step in ("Step1", "Step2", "Step3"):

@@ -49,7 +49,7 @@ def harvesting_request(simulators: str, directory: Path) -> dict[str, Any]:
     path = directory / "configcache.json"
     path.write_text(json.dumps({"configcache": entries}))
     seed.apply(Caller(simulators, login="seed"), path)
-    document = small_request(events=20)
+    document = small_request(events=20, steps=3)
     document["createRequest"] |= {"EnableHarvesting": True, "DQMConfigCacheID": harvesting}
     document["createRequest"]["Step3"]["ConfigCacheID"] = reco
     return document

@@ -110,7 +110,7 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
     checking = storage_checks.conf().model_copy(update={"storage_checks_enabled": True, "storage_checksum_fraction": 1.0})
     for module in (storage_checks, process):
         monkeypatch.setattr(module, "conf", lambda: checking)
-    request = request_import(document=small_request(events=120, per_job=20), request_name=None, actor="tester")
+    request = request_import(document=small_request(events=120, per_job=20, steps=3), request_name=None, actor="tester")
     with worker(**WITH_CHECKS) as running:
         running.wait(lambda: status(request) in (S.VALIDATING_OUTPUTS, S.HELD), seconds=300)
         assert status(request) == S.VALIDATING_OUTPUTS

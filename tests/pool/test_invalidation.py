@@ -38,7 +38,7 @@ ONE_BY_ONE = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", 
 
 
 def imported() -> Request:
-    return request_import(document=small_request(events=40, per_job=20), request_name=None, actor="tester")
+    return request_import(document=small_request(events=40, per_job=20, steps=3), request_name=None, actor="tester")
 
 
 def rules(request: Request) -> list[RuleInfo]:

@@ -18,6 +18,7 @@ from requests_app.models import HoldCode, Reconciliation, Request, RequestStatus
 from requests_app.service_level import new_work_allow, new_work_stop, service
 from requests_app.services import request_hold, request_import, request_release
 from requests_app.services.reconciling import reconcile
+from tests.pool import condor
 from tests.support import services
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
@@ -98,7 +99,9 @@ def test_with_a_database_of_some_minutes_ago_nothing_is_submitted_or_registered_
         assert unknown.keys() == {later.request_name, forgotten.request_name}
         for cluster in unknown.values():
             subprocess.run(["condor_rm", cluster], check=True, capture_output=True, timeout=60)
-        services.until(lambda: not unknown_dags(tmp_path), "they have left the queue")
+        for cluster in unknown.values():
+            condor.wait_gone(int(cluster), seconds=60)
+        assert not unknown_dags(tmp_path)
         asked = reconcile(**BY)
         with worker() as running:
             running.wait(lambda: ended(early) and ended(between), seconds=180)

@@ -122,7 +122,7 @@ def test_when_the_host_that_leads_is_lost_the_other_leads_within_a_minute_and_no
     ready: None, tmp_path_factory: pytest.TempPathFactory, lost: object
 ) -> None:
     place = tmp_path_factory.mktemp("h")  # a socket's path must be short
-    requests = [imported(), imported()]
+    requests = [imported()]
     cut = lost is Host.cut_off
     with host("a", place / "a", ways_of_its_own=cut) as a, host("b", place / "b", ways_of_its_own=cut) as b:
         workers = {each.name: each for each in (a, b)}

@@ -19,7 +19,7 @@ from tests.support.scripted.world import World
 HERE = "tests/requests_app/test_stateful.py"
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 #: Lives of the quick and of the long run, always the same ones; with the variable set it goes looking for new ways.
-FEW, MANY = 4, 24
+FEW, MANY = 3, 24
 LONG = "WMS2_STATEFUL_EXAMPLES"
 PROFILE = settings(
     stateful_step_count=25,

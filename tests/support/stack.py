@@ -44,15 +44,18 @@ def missing() -> str:
     return f"no test stack ({', '.join(absent)} not set); run with `make test`" if absent else ""
 
 
-def small_request(events: int = 40, per_job: int = 20) -> dict[str, Any]:
-    """The demo's chain from scratch with few events, under names of its own."""
+def small_request(events: int = 40, per_job: int = 20, steps: int = 1) -> dict[str, Any]:
+    """The demo's chain from scratch with few events, under names of its own: its first step, which has one output, or more."""
     document: dict[str, Any] = json.loads((ROOT / "deploy/demo/requests/stepchain_scratch.json").read_text())
     tag = uuid.uuid4().hex[:8]
     create, assign = document["createRequest"], document["assignRequest"]
-    create["RequestString"] = f"test_{tag}"
+    for number in range(steps + 1, create["StepChain"] + 1):
+        name = create.pop(f"Step{number}")["StepName"]
+        del assign["AcquisitionEra"][name], assign["ProcessingString"][name]
+    create |= {"RequestString": f"test_{tag}", "StepChain": steps}
     create["Step1"] |= {"RequestNumEvents": events, "EventsPerJob": per_job}
     create["Step1"]["PrimaryDataset"] = f"TestPrimary{tag}"
-    assign["ProcessingString"] = dict.fromkeys(("GenSim", "DigiRaw", "Reco"), f"Test{tag}")
+    assign["ProcessingString"] = dict.fromkeys(assign["ProcessingString"], f"Test{tag}")
     return document
 
 
