@@ -26,7 +26,7 @@ from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_process
 from outputs_app.models import OutputFile, Validity
 from requests_app.harvesting.intake import PSET, harvested
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
-from requests_app.work.releases import steps_with_levels
+from requests_app.work.cmssw_levels import steps_with_levels
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_by_rse
 from sites_app.services import sites_avoided

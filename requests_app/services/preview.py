@@ -101,7 +101,9 @@ def release(request: Request, facts: Facts) -> list[str]:
     plan = release_plan(request)
     if plan.mode is None:
         return lines
-    return [*lines, f"Without a mode: {_WAYS[plan.mode]}, because {plan.why}.", *(_way(request, mode) for mode in ReleaseMode)]
+    else_anew = "; with other sizes or retries, or files left out: next round" if plan.mode is ReleaseMode.RESCUE else ""
+    chosen = f"Without a mode: {_WAYS[plan.mode]}, because {plan.why}{else_anew}."
+    return [*lines, chosen, *(_way(request, mode) for mode in ReleaseMode)]
 
 
 def _way(request: Request, mode: ReleaseMode) -> str:

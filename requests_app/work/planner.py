@@ -36,6 +36,7 @@ from outputs_app.blocks.ownership import lumis_take
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import InputFile, Request, Round, Workflow
+from requests_app.work.cmssw_levels import steps_with_levels
 from requests_app.work.input_places import locations_refresh
 from requests_app.work.input_reading import input_open
 from requests_app.work.input_validity import validity_refresh
@@ -43,7 +44,6 @@ from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import DAG_MAX_PROCESSING, settings_of
 from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
-from requests_app.work.releases import steps_with_levels
 from requests_app.work.remaining import record_left_out, work_left
 from requests_app.work.rounds import dag_discard
 from requests_app.work.sizing import round_sizing, stored_sizing

@@ -148,14 +148,12 @@ class RucioRules:
     def rules_in_trouble(self) -> Rows[RuleInfo]:
         """The account's rules that are STUCK, SUSPENDED or WAITING_APPROVAL; one call for each state."""
         account = self._session.account
-        return self._each("rules_in_trouble", [{"account": account, "state": dead_letter} for dead_letter in _IN_TROUBLE], RULE)
+        return self._each("rules_in_trouble", [{"account": account, "state": state} for state in _IN_TROUBLE], RULE)
 
     def rules_on_blocks(self) -> Rows[RuleId]:
         """The account's rules on blocks and containers, in one call each."""
         account = self._session.account
-        return self._each(
-            "rules_on_blocks", [{"account": account, "did_type": dead_letter} for dead_letter in _ON_BLOCKS], RULE_ID
-        )
+        return self._each("rules_on_blocks", [{"account": account, "did_type": did_type} for did_type in _ON_BLOCKS], RULE_ID)
 
     def rules_made_since(self, moment: datetime) -> Rows[RuleInfo]:
         """The account's rules that were made at this moment or later, in one call."""

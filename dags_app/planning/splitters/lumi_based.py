@@ -4,7 +4,7 @@ Owns how lumis are dealt to jobs and which are refused; ``lumi_files.py`` owns t
 
 Files go in the order of their lowest run, lumis ascending inside; a job closes when it is full, when the run changes, at a file
 boundary if asked, and at the end of a location group. A lumi that lies in several files goes to one job, with all of them,
-where the first of them stands; the places of that job are those that all these files have in common. So every share of a
+where the first of them stands; its sites are those that all these files have in common. So every share of a
 lumi is read by exactly one job, and a lumi is one claim.
 """
 
@@ -18,25 +18,25 @@ from dags_app.planning import lumis
 from dags_app.planning.lumis import round_half_even, round_to_lumis
 from dags_app.planning.selection import SiteChoice
 from dags_app.planning.specs import InputFileSpec, InputSpec, JobSpec, LumiRanges, PlanItem, RefusedLumi, WorkflowSpec
-from dags_app.planning.splitters.lumi_files import Group, HeldFile, Piece, collect, tours
+from dags_app.planning.splitters.lumi_files import Group, Piece, ReadableFile, collect, pieces_by_group
 
 #: What a lumi takes of a job's limit; a fraction only where a file has less than one event to a lumi.
 Cost = int | Fraction
 
 
-class _Filling(NamedTuple):
+class _JobLimits(NamedTuple):
     """How jobs are filled: what the lumis of one may cost together (a job of one lumi may cost more), what one lumi costs that
     exactly these files hold, and why no job may take a lumi of such a cost; ``too_long``: lumis known to be so, and why."""
 
     limit: int
-    cost_of: Callable[[tuple[HeldFile, ...]], Cost]
+    cost_of: Callable[[tuple[ReadableFile, ...]], Cost]
     too_large: Callable[[Cost], str | None] = lambda cost: None
     too_long: Mapping[tuple[int, int], str] = {}
 
 
 def split_by_lumis(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
     """LumiBased: ``lumis_per_job`` lumis to a job; a lumi counts once, in however many files it lies."""
-    return _split(workflow, asked, files, _Filling(workflow.splitting.lumis_per_job, lambda holders: 1))
+    return _split(workflow, asked, files, _JobLimits(workflow.splitting.lumis_per_job, lambda holders: 1))
 
 
 def split_by_events_of_lumis(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
@@ -66,14 +66,14 @@ def split_by_events_of_lumis(workflow: WorkflowSpec, asked: InputSpec, files: It
 
     limit = round_to_lumis(splitting.events_per_job, splitting.events_per_lumi)
     too_long = {lumi: why for lumi, events in known.items() if (why := too_large(events, ""))}
-    return _split(workflow, asked, files, _Filling(limit, _events_of, too_large, too_long))
+    return _split(workflow, asked, files, _JobLimits(limit, _events_of, too_large, too_long))
 
 
-def _events_of(holders: tuple[HeldFile, ...]) -> Cost:
+def _events_of(holders: tuple[ReadableFile, ...]) -> Cost:
     return _average(holders[0]) if len(holders) == 1 else sum(map(_average, holders), start=0)
 
 
-def _split(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec], filling: _Filling) -> Iterator[PlanItem]:
+def _split(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec], limits: _JobLimits) -> Iterator[PlanItem]:
     """Excluded files by name, then jobs and refused lumis, location group by location group.
 
     All files are read before the first job comes: any two may share a lumi. The order of ``files`` does not matter.
@@ -83,24 +83,24 @@ def _split(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSp
         PlanningRefused: a file is left in part by events, which a lumi splitting cannot take.
     """
     choice, halt = SiteChoice(workflow), workflow.splitting.halt_job_on_file_boundaries
-    held, excluded, refused = collect(asked, choice, files, filling.too_long)
+    held, excluded, refused = collect(asked, choice, files, limits.too_long)
     yield from excluded
     for (run, lumi), lfns in refused.items():
-        yield RefusedLumi(run, lumi, filling.too_long[run, lumi], tuple(lfns))
-    for group, stops in tours(held):
+        yield RefusedLumi(run, lumi, limits.too_long[run, lumi], tuple(lfns))
+    for group, pieces_by_file in pieces_by_group(held):
         if choice.problem(group) is None:
-            yield from _deal(stops, choice.sites(group), filling, halt)
+            yield from _fill_jobs(pieces_by_file, choice.sites(group), limits, halt)
         else:
-            yield from _without_a_site(stops)
+            yield from _without_a_site(pieces_by_file)
 
 
-def _deal(stops: Iterator[list[Piece]], sites: Group, filling: _Filling, halt: bool) -> Iterator[PlanItem]:
+def _fill_jobs(pieces_by_file: Iterator[list[Piece]], sites: Group, limits: _JobLimits, halt: bool) -> Iterator[PlanItem]:
     job = _OpenJob(sites)
-    limit, cost_of, too_large, _ = filling
-    for stop in stops:
+    limit, cost_of, too_large, _ = limits
+    for pieces in pieces_by_file:
         if halt and job.intervals:
             yield job.close()
-        for run, first, last, holders in stop:
+        for run, first, last, holders in pieces:
             cost = cost_of(holders)
             reason = too_large(cost)
             if reason is not None:
@@ -125,14 +125,14 @@ def _deal(stops: Iterator[list[Piece]], sites: Group, filling: _Filling, halt: b
         yield job.close()
 
 
-def _average(file: HeldFile) -> Cost:
+def _average(file: ReadableFile) -> Cost:
     return round_half_even(file.events, file.lumis) or (Fraction(file.events, file.lumis) if file.events else 0)
 
 
-def _without_a_site(stops: Iterator[list[Piece]]) -> Iterator[RefusedLumi]:
+def _without_a_site(pieces_by_file: Iterator[list[Piece]]) -> Iterator[RefusedLumi]:
     """Only lumis of several files come here: files that no site of the request holds were excluded before."""
-    for stop in stops:
-        for run, first, last, holders in stop:
+    for pieces in pieces_by_file:
+        for run, first, last, holders in pieces:
             where = "; ".join(f"{file.lfn} at {', '.join(sorted(file.group))}" for file in holders[:3])
             more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
             reason = (
@@ -143,7 +143,7 @@ def _without_a_site(stops: Iterator[list[Piece]]) -> Iterator[RefusedLumi]:
 
 
 def _refused(
-    run: int, first: int, last: int, holders: tuple[HeldFile, ...], reason: str, *, for_lack_of_site: bool = False
+    run: int, first: int, last: int, holders: tuple[ReadableFile, ...], reason: str, *, for_lack_of_site: bool = False
 ) -> Iterator[RefusedLumi]:
     lfns = tuple([file.lfn for file in holders])
     for lumi in range(first, last + 1):
@@ -151,7 +151,7 @@ def _refused(
 
 
 class _OpenJob:
-    """The job that is being filled; ``close`` starts the next one, of the same run."""
+    """The job that is being filled, with lumis of one run: closed, and so emptied, before ``run`` changes."""
 
     __slots__ = ("cost", "events", "files", "intervals", "run", "sites")
 
@@ -163,23 +163,23 @@ class _OpenJob:
     def _start(self) -> None:
         self.cost: Cost = 0
         self.events = 0
-        self.files: dict[int, HeldFile] = {}  # by place
+        self.files: dict[int, ReadableFile] = {}  # by position
         self.intervals: list[lumis.Interval] = []
 
-    def take(self, first: int, last: int, holders: tuple[HeldFile, ...], cost: Cost) -> None:
+    def take(self, first: int, last: int, holders: tuple[ReadableFile, ...], cost: Cost) -> None:
         """Add lumis, with all files that hold them."""
         count = last - first + 1
         self.cost += cost * count
         for file in holders:
-            self.files[file.place] = file
-            self.events += file.deal(count)
+            self.files[file.position] = file
+            self.events += file.take(count)
         self.intervals.append((first, last))
 
     def close(self) -> JobSpec:
         """The job as it is; empties this one."""
         intervals = self.intervals
         mask: LumiRanges = {self.run: lumis.merged(sorted(intervals)) if len(intervals) > 1 else tuple(intervals)}
-        files = tuple([self.files[place].job_file for place in sorted(self.files)])
+        files = tuple([self.files[position].job_file for position in sorted(self.files)])
         job = JobSpec(self.events, self.sites, None, files, mask, True)
         self._start()
         return job

@@ -19,16 +19,16 @@ from wms2.errors import PlanningRefused
 
 Group = frozenset[str]
 #: run, first, last, holders
-Piece = tuple[int, int, int, tuple["HeldFile", ...]]
+Piece = tuple[int, int, int, tuple["ReadableFile", ...]]
 
-_BY_LUMI = itemgetter(0, 1)
+_BY_RUN_AND_LUMI = itemgetter(0, 1)
 
 #: Reason for a file that a lumi splitting cannot see.
 NO_LUMI = "the file has no lumis, so no splitting by lumis can take it; use FileBased or EventBased"
 
 
 @dataclass(slots=True)
-class HeldFile:
+class ReadableFile:
     """A file that can be read, with the lumis of it that are to be dealt.
 
     Attributes:
@@ -37,14 +37,14 @@ class HeldFile:
         todo: wanted lumis that are left, shared ones included.
         lumis: number of all its lumis, unwanted ones included, but not those that no job may take; ``events`` are theirs, and are
             taken to be spread evenly over them.
-        place: in the order of all files.
+        position: in the order of all files.
     """
 
     job_file: InputFile
     group: Group
     todo: LumiRanges
     lumis: int
-    place: int = 0
+    position: int = 0
     events: int = -1
     _dealt: int = 0
 
@@ -57,7 +57,7 @@ class HeldFile:
         """Its name."""
         return self.job_file.lfn
 
-    def deal(self, lumis: int) -> int:
+    def take(self, lumis: int) -> int:
         """Take the next lumis; their estimated events. Over all lumis of the file these add up to its events."""
         before = self._dealt
         self._dealt = before + lumis
@@ -67,7 +67,7 @@ class HeldFile:
 
 def collect(
     spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec], too_long: Collection[tuple[int, int]] = ()
-) -> tuple[tuple[HeldFile, ...], tuple[ExcludedFile, ...], dict[tuple[int, int], list[str]]]:
+) -> tuple[tuple[ReadableFile, ...], tuple[ExcludedFile, ...], dict[tuple[int, int], list[str]]]:
     """The files in the order in which they are dealt (lowest run, then its lumis, then name), those left out, by name, and of the
     lumis that are ``too_long`` for any job those that would be dealt, with the files that hold them.
 
@@ -78,20 +78,20 @@ def collect(
         PlanningRefused: a file is left in part by events, which a lumi splitting cannot take.
     """
     wanted, with_parents = WantedLumis(spec), spec.include_parents
-    places: dict[frozenset[str], str | None] = {}
-    held: list[tuple[tuple[int, tuple[lumis.Interval, ...], str], HeldFile]] = []
+    problems: dict[frozenset[str], str | None] = {}  # by locations
+    held: list[tuple[tuple[int, tuple[lumis.Interval, ...], str], ReadableFile]] = []
     excluded: list[ExcludedFile] = []
     seen: set[str] = set()
     refused: dict[tuple[int, int], list[str]] = {}
-    never = lumis.from_pairs(too_long)
+    unplannable = lumis.from_pairs(too_long)
     for file in files:
         if file.lfn in seen:
             raise ValueError(f"{file.lfn} is given twice")
         seen.add(file.lfn)
-        if file.locations not in places:
-            places[file.locations] = choice.problem(file.locations)
+        if file.locations not in problems:
+            problems[file.locations] = choice.problem(file.locations)
         todo = wanted.among(file.lumis)
-        problem = NO_LUMI if not file.lumis else places[file.locations] or (None if todo else NO_WANTED_LUMI)
+        problem = NO_LUMI if not file.lumis else problems[file.locations] or (None if todo else NO_WANTED_LUMI)
         if problem is not None:
             kind = ExclusionKind.UNWANTED if problem is NO_WANTED_LUMI else ExclusionKind.UNUSABLE
             excluded.append(ExcludedFile(file.lfn, problem, kind))
@@ -103,20 +103,20 @@ def collect(
             )
         if file.left_lumis is not None:
             todo = lumis.intersect(todo, file.left_lumis)
-        out = lumis.intersect(file.lumis, never) if never else {}
-        for run, lumi, _ in lumis.iterate(lumis.intersect(todo, out)) if out else ():
+        without = lumis.intersect(file.lumis, unplannable) if unplannable else {}
+        for run, lumi, _ in lumis.iterate(lumis.intersect(todo, without)) if without else ():
             refused.setdefault((run, lumi), []).append(file.lfn)
-        todo = lumis.subtract(todo, out) if out else todo
+        todo = lumis.subtract(todo, without) if without else todo
         if todo:
             run = next(iter(file.lumis))
             job_file = InputFile(file.lfn, file.size_bytes, file.events, None, None, file.parents if with_parents else ())
-            mine = HeldFile(job_file, choice.group(file.locations), todo, lumis.count(file.lumis) - lumis.count(out))
-            mine.events = max(0, file.events - sum(_known(file, *lumi) for lumi in (each[:2] for each in lumis.iterate(out))))
+            mine = ReadableFile(job_file, choice.group(file.locations), todo, lumis.count(file.lumis) - lumis.count(without))
+            mine.events = max(0, file.events - sum(_known(file, *lumi) for lumi in (each[:2] for each in lumis.iterate(without))))
             held.append(((run, file.lumis[run], file.lfn), mine))
     held.sort(key=lambda each: each[0])
     excluded.sort(key=lambda each: each.lfn)
-    for place, (_, mine) in enumerate(held):
-        mine.place = place
+    for position, (_, mine) in enumerate(held):
+        mine.position = position
     return tuple(mine for _, mine in held), tuple(excluded), refused
 
 
@@ -125,7 +125,7 @@ def _known(file: InputFileSpec, run: int, lumi: int) -> int:
 
 
 class Segment(NamedTuple):
-    """Lumis ``first..last`` of ``run`` that exactly these files hold: two or more, as ascending places in the order."""
+    """Lumis ``first..last`` of ``run`` that exactly these files hold: two or more, as ascending positions in the order."""
 
     run: int
     first: int
@@ -133,59 +133,62 @@ class Segment(NamedTuple):
     holders: tuple[int, ...]
 
 
-def shared_segments(files: Sequence[HeldFile]) -> Iterator[Segment]:
+def shared_segments(files: Sequence[ReadableFile]) -> Iterator[Segment]:
     """The lumis that are to be dealt and lie in more than one file, by run and ascending."""
     by_run: dict[int, list[tuple[int, int, bool]]] = {}  # where a file's interval begins, and where it has ended
-    for place, file in enumerate(files):
+    for position, file in enumerate(files):
         for run, intervals in file.todo.items():
             edges = by_run.setdefault(run, [])
             for first, last in intervals:
-                edges += (first, place, True), (last + 1, place, False)
+                edges += (first, position, True), (last + 1, position, False)
     for run in sorted(by_run):
         begin, holders = 0, set[int]()
-        for lumi, place, begins in sorted(by_run.pop(run)):
+        for lumi, position, begins in sorted(by_run.pop(run)):
             if len(holders) > 1 and begin < lumi:
                 yield Segment(run, begin, lumi - 1, tuple(sorted(holders)))
             begin = lumi
             if begins:
-                holders.add(place)
+                holders.add(position)
             else:
-                holders.remove(place)
+                holders.remove(position)
 
 
-def tours(files: Sequence[HeldFile]) -> Iterator[tuple[Group, Iterator[list[Piece]]]]:
-    """What is dealt to the jobs of each location group, in the order of their first files, with its pieces file by file.
+def pieces_by_group(files: Sequence[ReadableFile]) -> Iterator[tuple[Group, Iterator[list[Piece]]]]:
+    """What is dealt to the jobs of each location group, in the order of their first files: the pieces file by file.
 
-    A file's own lumis are dealt in its group. Lumis of several files are dealt in the group of the locations these have in
-    common, at the first of them that is of this group, or else at the first of them. So every lumi to be dealt is in exactly one
-    tour, once. The pieces at a file are by run and ascending.
+    A file's own lumis are dealt in its group. Lumis of several files are dealt in the group of the locations that these have in
+    common, with the first of the files that is in this group; if none is, with the first file. So every lumi to be dealt is in
+    exactly one group, once. The pieces of a file are by run and ascending.
     """
-    shared: dict[int, list[Segment]] = {}  # by the places of their holders
-    found: dict[Group, dict[int, list[Segment] | None]] = {}  # the places of a group, with the segments dealt there
+    shared: dict[int, list[Segment]] = {}  # by the positions of their holders
+    found: dict[Group, dict[int, list[Segment] | None]] = {}  # the positions of a group, with the segments dealt there
     for file in files:
-        found.setdefault(file.group, {})[file.place] = None
+        found.setdefault(file.group, {})[file.position] = None
     for segment in shared_segments(files):
-        for place in segment.holders:
-            shared.setdefault(place, []).append(segment)
-        group = frozenset.intersection(*{files[place].group for place in segment.holders})
-        stop = next((place for place in segment.holders if files[place].group == group), segment.holders[0])
-        places = found.setdefault(group, {})
-        dealt = places[stop] = places.get(stop) or []
+        for position in segment.holders:
+            shared.setdefault(position, []).append(segment)
+        group = frozenset.intersection(*{files[position].group for position in segment.holders})
+        first = next((position for position in segment.holders if files[position].group == group), segment.holders[0])
+        positions = found.setdefault(group, {})
+        dealt = positions[first] = positions.get(first) or []
         dealt.append(segment)
-    for group, places in found.items():
-        yield group, _stops(files, group, places, shared)
+    for group, positions in found.items():
+        yield group, _pieces_by_file(files, group, positions, shared)
 
 
-def _stops(
-    files: Sequence[HeldFile], group: Group, places: Mapping[int, list[Segment] | None], shared: Mapping[int, list[Segment]]
+def _pieces_by_file(
+    files: Sequence[ReadableFile],
+    group: Group,
+    positions: Mapping[int, list[Segment] | None],
+    shared: Mapping[int, list[Segment]],
 ) -> Iterator[list[Piece]]:
-    for place in sorted(places):
-        file = files[place]
+    for position in sorted(positions):
+        file = files[position]
         own = file.todo if file.group == group else {}
-        if place in shared:
-            own = lumis.subtract(own, lumis.from_intervals((s.run, s.first, s.last) for s in shared[place]))
-        alone: tuple[HeldFile, ...] = (file,)
+        if position in shared:
+            own = lumis.subtract(own, lumis.from_intervals((s.run, s.first, s.last) for s in shared[position]))
+        alone: tuple[ReadableFile, ...] = (file,)
         pieces: list[Piece] = [(run, first, last, alone) for run, spans in own.items() for first, last in spans]
-        for segment in places[place] or ():
+        for segment in positions[position] or ():
             pieces.append((segment.run, segment.first, segment.last, tuple([files[holder] for holder in segment.holders])))
-        yield sorted(pieces, key=_BY_LUMI) if places[place] else pieces
+        yield sorted(pieces, key=_BY_RUN_AND_LUMI) if positions[position] else pieces
