@@ -184,7 +184,7 @@ def test_sites_are_told_of_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     block = block_with_files(3)
     old, late = case(block), case(block, FindingKind.SIZE_MISMATCH)
     case(block, site="T1_US_FNAL")
-    IntegrityCase.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=30))
+    IntegrityCase.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=30, minutes=5))
     with capture_logs() as logs:
         cases_alert()
         cases_alert()
