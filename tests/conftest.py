@@ -102,6 +102,7 @@ def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(f"requests_app.selectors.admission.{name}", Cached())
     monkeypatch.setattr("requests_app.pages.cached.CACHED_SECONDS", 0.0)
     monkeypatch.setattr("requests_app.pages.cached._parts", Cached(200))
+    monkeypatch.setattr("requests_app.pages.cached._large_parts", Cached(30))
     monkeypatch.setattr("requests_app.selectors.samples.CACHED_SECONDS", 0.0)
     monkeypatch.setattr("requests_app.selectors.samples._series", Cached(200))
 

@@ -17,13 +17,13 @@ from wms2.web.time_range import TimeRange
 
 T = TypeVar("T")
 CACHED_SECONDS = 60.0
-#: By what was asked for.
-_parts = Cached[Any](200)
+#: By what was asked for; of those of a hundred kilobytes a few.
+_parts, _large_parts = Cached[Any](200), Cached[Any](30)
 
 
-def cached(key: tuple[object, ...], make: Callable[[], T]) -> T:
+def cached(key: tuple[object, ...], make: Callable[[], T], *, is_large: bool = False) -> T:
     """The part of a page, made anew when it is older."""
-    part: T = _parts.get(key, CACHED_SECONDS, make)
+    part: T = (_large_parts if is_large else _parts).get(key, CACHED_SECONDS, make)
     return part
 
 

@@ -92,7 +92,8 @@ def errors_on_page(request: Request, workflow: Workflow, rows: Rows) -> ErrorsOn
         return None
     numbers = tuple((row["attempts"], row["given_up"]) for row in failures)
     newest = [row.pk for row in rows["audit"][:1]] + [row.problem for row in rows["failure_logs"]]
-    return cached(("errors", workflow.pk, request.status, numbers, *newest), lambda: _errors(request, workflow, failures))
+    key = (workflow.pk, request.status, numbers, *newest)
+    return cached(key, lambda: _errors(request, workflow, failures), is_large=True)
 
 
 def _errors(request: Request, workflow: Workflow, failures: Sequence[Mapping[str, Any]]) -> ErrorsOnPage:
