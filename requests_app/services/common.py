@@ -89,8 +89,8 @@ def live_dag_of(request: Request) -> DAG | None:
 
 
 def rows_read(request: Request) -> Mapping[str, Sequence[Any]]:
-    """What a page has read with the request's workflow, by name."""
-    workflow = workflow_known(request)
+    """What a page has read with the request's workflow, by name; reads nothing."""
+    workflow = getattr(request, "workflow", None) if Request.workflow.is_cached(request) else None
     return workflow.rows_read if workflow else {}
 
 
