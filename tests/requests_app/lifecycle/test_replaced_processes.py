@@ -22,6 +22,7 @@ from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import fresh, run_on, started
 from tests.support.scripted.schedd import OWNER, End, Job, Stranger
 from tests.support.scripted.world import World
+from wms2.adapters import caller
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -174,10 +175,14 @@ def test_one_who_stands_still_until_another_has_submitted_does_not_submit_too(
     assert not world.errors
 
 
+@pytest.mark.parametrize("knows_of_its_lease", [True, False])
 def test_one_who_stands_still_until_the_dag_was_given_up_does_not_submit_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    knows_of_its_lease: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where the thread that renews its lease has not run yet since."""
     request = world.request(documents.generation(100))
+    if not knows_of_its_lease:
+        monkeypatch.setattr(caller, "_stop_if_lost", lambda: None)
 
     def others() -> None:
         world.clock.advance(1000)
