@@ -135,28 +135,27 @@ def live_title(context: template.Context, *words: object) -> SafeString:
 
 
 @register.simple_tag
+@lru_cache(maxsize=10_000)
+def page_link(page: str, key: Any, shown: str = "", style: str = "") -> SafeString:
+    """A link to something's page by its key, which is shown where ``shown`` is empty; the words alone where it can have none."""
+    words, url = shown or site_words(str(key)), address(page, key)
+    attributes = format_html('class="{}" ', style) if style else ""
+    return format_html('<a {}href="{}">{}</a>', attributes, url, words) if url else escape(words)
+
+
+@register.simple_tag
+def request_link(name: str) -> SafeString:
+    """To a request's page, by its name."""
+    return page_link("request-page", name, style="name")
+
+
+@register.simple_tag
 def request_name(row: Any) -> SafeString:
     """A request's name that leads to its page, its prep id below. A tag, as are the next two: hundreds stand on a page, and a
     template that is included costs ten times as much.
     """
-    link = _request_link(row.request_name)
+    link = request_link(row.request_name)
     return link + format_html('<span class="under">{}</span>', row.prep_id) if row.prep_id else link
-
-
-@lru_cache(maxsize=5000)
-def _request_link(name: str) -> SafeString:
-    return format_html('<a class="name" href="{}">{}</a>', reverse("request-page", args=[name]), site_words(name))
-
-
-register.simple_tag(_request_link, name="request_link")
-
-
-@register.simple_tag
-@lru_cache(maxsize=5000)
-def page_link(page: str, key: Any, shown: str = "") -> SafeString:
-    """A link to something's page by its key, which is shown where ``shown`` is empty; the words alone where it can have none."""
-    words, url = shown or site_words(str(key)), address(page, key)
-    return format_html('<a href="{}">{}</a>', url, words) if url else escape(words)
 
 
 @lru_cache(maxsize=500)
