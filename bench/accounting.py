@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from bench.costs import Cost, costs
+from deploy.stack.environment import with_limits
 
 SIZES = (1, 50, 200)
 REQUESTS, TURNS = 20, 5
@@ -32,7 +33,7 @@ def main() -> None:
     import django
 
     with tempfile.TemporaryDirectory(prefix="bench-accounting-") as root:
-        os.environ |= {"WMS2_SUBMIT_ROOT": root, "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(JOBS)}
+        os.environ |= {"WMS2_SUBMIT_ROOT": root} | with_limits(os.environ, jobs_per_work_unit=JOBS)
         django.setup()
         from django.core.management import call_command
 

@@ -22,6 +22,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
+from deploy.stack.environment import with_limits
+
 ROOT = Path(__file__).resolve().parents[1]
 REQUESTS, SECONDS, CLIENTS = 100_000, 30.0, 2
 ACTIVE, QUEUED = 300, 10_000
@@ -40,7 +42,7 @@ def main() -> None:
     """Print a table and the ratios."""
     import django
 
-    os.environ["WMS2_RATE_LIMIT_READ"] = "0"
+    os.environ |= with_limits(os.environ, rate_limit_read=0)
     django.setup()
     from wms2.celery import app
 

@@ -33,6 +33,7 @@ from bench.costs import costs
 from bench.dag_shapes import TICKS, Process, Running, descendants, running_pool, wait_for
 from dags_app.payload.contract.layout import JOBSTATE_LOG
 from deploy.htcondor.pool import DOMAIN
+from deploy.stack.environment import with_limits
 
 SIZES = {
     "ACTIVE": 300, "PER_SCHEDD": 100, "QUEUED": 10_000, "ENDED": 100_000, "FILES": 1_000_000, "RATE": 50, "SECONDS": 60,
@@ -78,9 +79,9 @@ def main() -> None:
     with running_pool(base / "pool", schedds_alone(names), lambda pool: schedds_there(pool) == set(names), size["NICE"]) as pool:
         os.environ |= {
             **pool.environment, "PATH": os.environ["PATH"], "WMS2_CONDOR_TOKEN_DIR": str(pool.tokens),
-            "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(accounting.JOBS), "WMS2_CYCLE_SECONDS": "60",
+            "WMS2_CYCLE_SECONDS": "60",
             "WMS2_SUBMIT_ROOT": str(base / "submit"), "WMS2_SWEEP_SECONDS": "3600", "WMS2_EFFECT_GATHER_SECONDS": "30",
-            "WMS2_RATE_LIMIT_READ": "0",
+            **with_limits(os.environ, jobs_per_work_unit=accounting.JOBS, rate_limit_read=0),
         }  # fmt: skip
         import django
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from bench import api_load, samples
 from bench.costs import repeated
+from deploy.stack.environment import with_limits
 
 TURNS, CALLS = 30, 7
 #: As many times ``/livez``, and statements beside session, user and roles.
@@ -112,7 +113,7 @@ def main() -> bool:
     """A line for each address; whether all are within the aim."""
     import django
 
-    os.environ["WMS2_RATE_LIMIT_READ"] = "0"
+    os.environ |= with_limits(os.environ, rate_limit_read=0)
     django.setup()
     from wms2.celery import app
 

@@ -26,19 +26,19 @@ import psycopg
 import requests
 
 from bench.api_load import _cookie, _free_port, _get, _process, _wait_for
+from deploy.stack.environment import UNLIMITED, with_limits
 
 PROGRAMS, TABS, CLIENTS, REQUESTS = 20, 10, 2, 300
 LOADS, RECONNECTS, WARM = 5000, 2000, 500
 #: What may be added after the first ``WARM``.
 GROWTH = 1.05
 PATIENCE_SECONDS = 120.0
-NO_LIMITS = {f"WMS2_RATE_LIMIT_{name}": "0" for name in ("READ", "STREAMS", "ACT", "SUBMIT")}
 Heard = dict[int, int]
 
 
 def main() -> bool:
     """Figures; whether they are good enough."""
-    os.environ |= NO_LIMITS | {"WMS2_DATABASE_URL": _own_database()}
+    os.environ |= with_limits(os.environ, **UNLIMITED) | {"WMS2_DATABASE_URL": _own_database()}
     import django
 
     django.setup()

@@ -19,7 +19,7 @@ from dags_app.planning.measured import Sizing, SizingLimits, Spread, StepMeasure
 from dags_app.planning.specs import GenerationSpec, ResourceSpec, WorkflowSpec
 from tests.support.planning import generation_workflow, output, step
 
-LIMITS = SizingLimits(default_memory_per_core_mb=2000, max_memory_per_core_mb=3000, max_wall_seconds=48 * 3600)
+LIMITS = SizingLimits(default_memory_per_core_mb=2000, max_memory_per_core_mb=3000)
 ROUNDS = 5
 REQUESTS = 1000
 #: Share of requests that may miss a target from round 2 on.

@@ -20,7 +20,8 @@ from dags_app.payload.contract.reading import Value
 from dags_app.payload.contract.rules import Evidence, Limits, LogLimits, Rule, RuleBook
 from dags_app.payload.post.classify import Classification
 from dags_app.rule_trial import tried as tried_by
-from wms2.conf import Conf
+from wms2.conf import limits as conf_limits
+from wms2.runtime.in_force import in_force
 
 #: Packed logs of attempts that a DAG keeps, written into it when it is planned.
 _PACKED_LOGS = LogLimits(per_unit=20, per_dag=1000, bytes_per_dag=2 * 10**9, share_of_successes=0.0)
@@ -94,25 +95,21 @@ def rule_of(row: FailureRule) -> Rule:
     return Rule(**found, codes=codes)
 
 
-def rules_in_force(settings: Conf) -> RuleBook:
-    """Enabled rules in order, with the configured limits. An empty table gets the shipped set first."""
+def rules_in_force() -> RuleBook:
+    """Enabled rules in order, with the limits in force. An empty table gets the shipped set first."""
     if not FailureRule.objects.exists():
         failure_rules_load()
-    return RuleBook(tuple(rule_of(row) for row in FailureRule.objects.filter(enabled=True)), rule_limits(settings))
+    return RuleBook(tuple(rule_of(row) for row in FailureRule.objects.filter(enabled=True)), _limits(in_force()))
 
 
-def rules_shipped(settings: Conf | None) -> RuleBook:
-    """The shipped set with the configured limits, or with the default ones where nothing is configured."""
-    return RuleBook(tuple(map(rule_of, shipped_rules())), rule_limits(settings))
+def rules_shipped() -> RuleBook:
+    """The shipped set with the default limits."""
+    return RuleBook(tuple(map(rule_of, shipped_rules())), _limits(conf_limits.Limits()))
 
 
-def rule_limits(settings: Conf | None) -> Limits:
-    """The limits that a DAG's rules carry."""
-
-    def value(name: str) -> Any:
-        return getattr(settings, name) if settings is not None else Conf.model_fields[name].default
-
-    return Limits(value("cooloff_base_seconds"), value("max_memory_per_core_mb"), value("error_same_units"), _PACKED_LOGS)
+def _limits(limits: conf_limits.Limits) -> Limits:
+    """Those that a DAG's rules carry."""
+    return Limits(limits.cooloff_base_seconds, limits.max_memory_per_core_mb, limits.error_same_units, _PACKED_LOGS)
 
 
 def rules_json(book: RuleBook) -> bytes:
@@ -139,7 +136,7 @@ class Trials(tuple[Trial, ...]):
     given_up: tuple[str, ...] = ()
 
 
-def rules_try(settings: Conf, *, tried: FailureRule | None = None) -> Trials:
+def rules_try(*, tried: FailureRule | None = None) -> Trials:
     """The newest recorded failures under the rules in force, with ``tried`` among them as if it were enabled.
 
     With ``tried`` only failures that it would decide, or that it decided then, are listed.
@@ -147,7 +144,7 @@ def rules_try(settings: Conf, *, tried: FailureRule | None = None) -> Trials:
     Raises:
         ConfigurationError: it takes too long.
     """
-    book = rules_in_force(settings)
+    book = rules_in_force()
     if tried is not None:
         book = _with(book, tried)
     samples = FailureSample.objects.select_related("group", "group__workflow__request", "dag").order_by("-id")

@@ -30,7 +30,7 @@ from requests_app import states
 from requests_app.limits import limits_now
 from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus
 from sites_app.bans import bans_left
-from wms2.conf import Conf, conf
+from wms2.conf import Limits, conf
 from wms2.errors import LeaseLost, Wms2Error
 from wms2.metrics.series import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
 from wms2.runtime import clock
@@ -112,7 +112,7 @@ class Evaluation:
     dag_id: str = ""
     stuck: bool = False
     sites_left: bool = False
-    limits: Callable[[], Conf] = limits_now
+    limits: Callable[[], Limits] = limits_now
     dag: DAG | None = None
     blocks: BlocksDue | None = None
     due_at: datetime | None = None

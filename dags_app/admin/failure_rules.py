@@ -21,7 +21,6 @@ from dags_app.models import (
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
-from wms2.conf import conf
 from wms2.errors import ConfigurationError
 
 
@@ -67,7 +66,7 @@ class FailureRuleAdmin(ReadOnlyAdmin):
         rule = get_object_or_404(FailureRule, pk=rule_id) if rule_id is not None else None
         trials, problem = Trials(), ""
         try:
-            trials = rules_try(conf(), tried=rule)
+            trials = rules_try(tried=rule)
         except ConfigurationError as error:
             problem = str(error)
         context = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.planning.levels import FIRST_TASK
-from dags_app.planning.specs import WorkflowSpec
+from dags_app.planning.specs import MAX_WALL_SECONDS, WorkflowSpec
 
 #: How input is cut, by the names of the numbers that algorithms read.
 CUTS = ("events_per_job", "lumis_per_job", "files_per_job")
@@ -53,19 +53,23 @@ class StepMeasured:
     files_read: int = 0  # likewise
 
 
+#: How long a job is to take where a round's splitting is sized by what was measured.
+TARGET_WALL_SECONDS = 8 * 3600
+
+
 @dataclass(frozen=True, slots=True)
 class SizingLimits:
-    """What bounds a sizing: the installation's settings, constants, and how units are made where nothing is measured."""
+    """What bounds a sizing: the limits in force, constants, and how units are made where nothing is measured."""
 
     default_memory_per_core_mb: int
     max_memory_per_core_mb: int
-    max_wall_seconds: int
-    target_wall_seconds: int = 8 * 3600
+    max_wall_seconds: int = MAX_WALL_SECONDS
+    target_wall_seconds: int = TARGET_WALL_SECONDS
     memory_margin: float = 0.20
     min_request_cpus: int = 1  # fewest cores that a sized job asks for
     min_jobs: int = 8
     split_below: float = 0.5  # a step that keeps a smaller share of its cores busy runs as several processes
-    overcommit_max: float = 1.0
+    overcommit_max: float = 1.0  # threads of a step's processes together, as a multiple of the job's cores
     jobs_per_work_unit: int = 8
     max_jobs_per_work_unit: int = 200  # that a sized round merges together at most
 

@@ -12,7 +12,16 @@ from dags_app.planning import lumis
 from dags_app.planning.plan import PlanLimits, PlanningInput, WorkLeft, plan
 from dags_app.planning.selection import SiteChoice
 from dags_app.planning.sizing import LevelWalls
-from dags_app.planning.specs import DagLimits, DagSpec, ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec
+from dags_app.planning.specs import (
+    MAX_WALL_SECONDS,
+    DagLimits,
+    DagSpec,
+    ExcludedFile,
+    InputFileSpec,
+    JobSpec,
+    RefusedLumi,
+    WorkflowSpec,
+)
 from wms2.errors import PlanningRefused
 
 Document = dict[str, Any]
@@ -26,7 +35,7 @@ def plan_document(
     files: Sequence[InputFileSpec],
     limits: PlanLimits | None = None,
     *,
-    max_wall_seconds: int = 172_800,
+    max_wall_seconds: int = MAX_WALL_SECONDS,
 ) -> Document:
     """Plan the whole request, not only a first round.
 

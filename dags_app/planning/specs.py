@@ -416,6 +416,10 @@ class RefusedLumi:
 PlanItem = JobSpec | ExcludedFile | RefusedLumi
 
 
+#: Longest run time of a job that is asked for; a job that runs longer is ended.
+MAX_WALL_SECONDS = 48 * 3600
+
+
 @dataclass(frozen=True, slots=True)
 class DagLimits:
     """Throttles and retries rendered into the DAG (spec 3.1.2; error-handling 8.2)."""

@@ -38,9 +38,9 @@ from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from dags_app.services.samples import failures_sample
 from sites_app.bans import SiteFailures
-from wms2.conf import conf
 from wms2.metrics.series import JOBS_ENDED_TOTAL
 from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
 from wms2.web.formatting import counted
 
 #: By unit: LFN -> reason of the files that its nodes gave up over.
@@ -255,7 +255,7 @@ class UnreadWaves:
 
 def unread_waves() -> UnreadWaves:
     """Of the last hours (``unreadable_apart_seconds``). Two queries, the second only when there are so many files."""
-    since = clock.now() - timedelta(seconds=conf().unreadable_apart_seconds)
+    since = clock.now() - timedelta(seconds=in_force().unreadable_apart_seconds)
     unread = defaultdict[object, set[tuple[uuid.UUID, str]]](set)
     rows = list(UnreadableInput.objects.filter(last_at__gte=since).values_list("workflow_id", "lfn", "site"))
     for workflow_id, lfn, site in rows:

@@ -29,7 +29,7 @@ from dags_app.payload.contract.scripts import elected_site, listed_sites
 from dags_app.planning import writer
 from dags_app.planning.dagfiles import avoid_inc, credential_inc, limits_inc, units_limits_inc
 from dags_app.planning.sizing import sizes_from_json
-from dags_app.planning.specs import AccountingSpec
+from dags_app.planning.specs import MAX_WALL_SECONDS, AccountingSpec
 from dags_app.planning.throttles import Throttles
 from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
@@ -49,6 +49,8 @@ from wms2.runtime.credentials import CredentialUnusable
 from wms2.runtime.locks import Fenced
 
 log = structlog.get_logger(__name__)
+#: No DAG is submitted whose jobs' credential ends sooner; a token has to be good for the wall time that they ask for as well.
+CREDENTIAL_MARGIN_SECONDS = 2 * 3600
 #: Event type in DAGHistory; its detail holds every fence that a submission of a directory may carry.
 SUBMIT_INTENT = "submit_intent"
 #: In it: ``start_time`` of the metrics file that lay in the directory before, of an earlier submission.
@@ -124,7 +126,7 @@ def dag_submit(
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
     _refuse_changed_files(dag)
     expected = dag.round.sizing.get(LONGEST_WALL, 0.0)  # of its longest job
-    if why := credential_obstacle(float(min(layout.WALL_FACTOR * expected, conf().max_wall_seconds))):
+    if why := credential_obstacle(float(min(layout.WALL_FACTOR * expected, MAX_WALL_SECONDS))):
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     text, pileup_at = pileup() or ("", None)
     avoided = _avoid(dag, pileup_at)
@@ -213,7 +215,7 @@ def credential_obstacle(asked_seconds: float = 0) -> str:
 
     ``asked_seconds``: the wall time that they ask for. A token is to outlive that: HTCondor renews only proxies of jobs that run.
     """
-    carried, margin_seconds, asked = factory.job_credential(), float(conf().job_credential_margin_seconds), ""
+    carried, margin_seconds, asked = factory.job_credential(), float(CREDENTIAL_MARGIN_SECONDS), ""
     if carried is not None and carried.is_token and asked_seconds > margin_seconds:
         margin_seconds, asked = asked_seconds, f" for the {asked_seconds / 3600:.1f} h that they ask for"
     try:

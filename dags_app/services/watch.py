@@ -25,6 +25,7 @@ from django.db.models.functions import Coalesce, Greatest
 from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, IN_QUEUE, DAGStatus, WorkUnitState
+from dags_app.planning.specs import MAX_WALL_SECONDS
 from dags_app.selectors import THERE, NumberAt
 from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
@@ -33,7 +34,6 @@ from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import adapter, schedd_answered, schedd_silent
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JOB_IDLE, JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
-from wms2.conf import conf
 from wms2.errors import ServiceUnavailable, StaleState
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
@@ -103,7 +103,7 @@ def checks_of(schedds: Iterable[Schedd]) -> list[ScheddCheck]:
     """What is known of the schedds, before they are asked."""
     schedds = list(schedds)
     rows = DAG.objects.filter(schedd__in=schedds, status__in=IN_QUEUE).select_related("workflow__request")
-    wall = Coalesce(NumberAt(KeyTransform(LONGEST_WALL, "round__sizing")), float(conf().max_wall_seconds))
+    wall = Coalesce(NumberAt(KeyTransform(LONGEST_WALL, "round__sizing")), float(MAX_WALL_SECONDS))
     live, longest = defaultdict[int | None, list[DAG]](list), dict[int | None, float]()
     for dag in rows.only(*_READ).annotate(wall=wall):
         live[dag.schedd_id].append(dag)

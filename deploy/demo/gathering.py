@@ -22,6 +22,7 @@ from deploy.demo.facts import (
     RucioFile,
     Rule,
 )
+from wms2.adapters.factory import RUCIO_SCOPE
 from wms2.conf import Conf
 
 
@@ -38,7 +39,7 @@ class Sources:
 
 def gather(settings: Conf, say: Callable[[str], None]) -> tuple[list[RequestFacts], PoolFacts]:
     """Everything about every request."""
-    rucio = Rucio(Client(), settings.rucio_scope)
+    rucio = Rucio(Client(), RUCIO_SCOPE)
     given_out = storage.given_out(settings.state_dir / "logs/xrootd.log")  # before anything is read here
     roots = rucio.roots(settings.state_dir / "storage")
     sources = Sources(Dbs(settings.dbs_reader_url), rucio, roots, rucio.rules(), given_out)

@@ -10,12 +10,12 @@ from django.db import connection
 from django.db.models import Case, Count, Exists, F, OuterRef, Q, Sum, Value, When
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.planning.measured import TARGET_WALL_SECONDS
 from deploy.demo import facts
 from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, OutputDataset, OutputFile
 from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.selectors.rounds import MeasuredRound, rounds_of
 from requests_app.work import ledger
-from wms2.conf import conf
 from wms2.errors import LedgerViolation
 
 
@@ -95,7 +95,7 @@ def _round(picture: MeasuredRound) -> facts.RoundRow:
         sizing["splitting"]["events_per_job"],
         jobs,
         max((step.spreads["slot_rss_mb"].p95 for step in picture.steps), default=0.0),
-        wall / conf().target_wall_seconds - 1,
+        wall / TARGET_WALL_SECONDS - 1,
         frozenset((decision.what, decision.bound) for decision in picture.decisions if decision.bound),
         " ".join(f"{step.processes}x{step.threads}" for step in steps),
         _merged(picture.row),

@@ -14,36 +14,39 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from deploy.docs import written
-from wms2.conf import Conf
+from wms2.conf import GROUPS, Conf, Limits
 
 TARGET = written.DOCS / "configuration.md"
 _TEMPLATE = Path(__file__).with_suffix(".md")
 
 
-def page(changeable: frozenset[str]) -> str:
-    """The whole page.
-
-    Args:
-        changeable: names of settings that operators may change at run time.
-
-    Raises:
-        ValueError: a setting has no description.
-    """
-    return _TEMPLATE.read_text().replace("{settings}\n", "\n".join(_tables(changeable)))
+def page() -> str:
+    """The whole page. Raises ValueError: a setting has no description."""
+    template = _TEMPLATE.read_text().replace("{settings}\n", "\n".join(_tables()))
+    return template.replace("{limits}\n", "\n".join(_limits()))
 
 
-def _tables(changeable: frozenset[str]) -> Iterator[str]:
+def _limits() -> Iterator[str]:
+    for group, names in GROUPS.items():
+        yield from (_row(f"{group}: `{name}`", Limits.model_fields[name]) for name in names)
+    yield ""
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    if not field.description:
+        raise ValueError(f"wms2/conf: {name} has no description")
+    return f"| {name} | {default_of(field)} | {' '.join(field.description.split()).removesuffix('.')}. |"
+
+
+def _tables() -> Iterator[str]:
     """In the order of the bases of ``Conf``, under the headings of their comments."""
     sources = "".join(inspect.getsource(base) for base in reversed(Conf.__mro__) if base.__module__.startswith("wms2.conf"))
     for heading, name in re.findall(r"^    (?:# --- (.+)|(\w+): .+)$", sources, re.MULTILINE):
         field = Conf.model_fields.get(name)
         if heading:
             yield f"\n## {heading}\n\n| variable | default | meaning |\n|---|---|---|"
-        elif field is not None and not field.description:
-            raise ValueError(f"wms2/conf: {name} has no description")
         elif field is not None:
-            mark, text = " ⟳" if name in changeable else "", " ".join(str(field.description).split()).removesuffix(".")
-            yield f"| `WMS2_{name.upper()}`{mark} | {default_of(field)} | {text}. |"
+            yield _row(f"`WMS2_{name.upper()}`", field)
     yield "\n"
 
 
@@ -52,6 +55,8 @@ def default_of(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.default
+    if value == Limits():
+        return "{}"
     if isinstance(value, tuple):
         return ",".join(str(part) for part in value)
     if isinstance(value, float) and value.is_integer():
@@ -59,11 +64,5 @@ def default_of(field: FieldInfo) -> str:
     return str(value) or "empty"
 
 
-def _page() -> str:
-    from requests_app.limits import CHANGEABLE  # models can only be imported after the set-up
-
-    return page(CHANGEABLE)
-
-
 if __name__ == "__main__":
-    sys.exit(written.run(TARGET, _page, sys.argv[1:]))
+    sys.exit(written.run(TARGET, page, sys.argv[1:]))

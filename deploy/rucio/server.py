@@ -84,7 +84,7 @@ def seed(settings: Settings) -> None:
     """Scope, RSEs, limits, distances; the server must run."""
     if settings.storage_root is None:
         raise RucioServerError("STORAGE_ROOT is not set: give the directory that holds one directory per RSE")
-    extra = {"STORAGE_ROOT": str(settings.storage_root), "XROOTD_PORT": str(settings.xrootd_port), "WMS2_RUCIO_SCOPE": SCOPE}
+    extra = {"STORAGE_ROOT": str(settings.storage_root), "XROOTD_PORT": str(settings.xrootd_port), "SCOPE": SCOPE}
     extra["WMS2_RUCIO_ACCOUNTS"] = ",".join(configuration.ACCOUNTS)
     _inside(settings, "inside/seed.py", extra=extra | _as_admin(settings))
     print("Rucio is seeded")
@@ -117,7 +117,7 @@ def run_command(name: str, settings: Settings) -> int:
             _inside(settings, "transfers.py", extra=_as_admin(settings))
         case "env":
             print(f"export WMS2_RUCIO_HOME={settings.client_home(SERVICE_ACCOUNT)}")
-            print(f"export WMS2_RUCIO_ACCOUNT={SERVICE_ACCOUNT} WMS2_RUCIO_SCOPE={SCOPE}")
+            print(f"export WMS2_RUCIO_ACCOUNT={SERVICE_ACCOUNT}")
         case "stop":
             print("Rucio stopped" if service.stop(settings) else "Rucio was not running")
     if name not in ("start", "status"):

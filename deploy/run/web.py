@@ -10,11 +10,13 @@ import gc
 import os
 from typing import Any
 
+from wms2.conf import WEB_THREADS
+
 bind = f"{os.environ.get('WMS2_BIND', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
 preload_app = True
 workers = int(os.environ.get("WMS2_WEB_PROCESSES", "2"))
 # readers of the event feed that wait take none of the others'
-threads = int(os.environ.get("WMS2_WEB_THREADS") or 4) + int(os.environ.get("WMS2_FEED_READERS") or 8)
+threads = WEB_THREADS + int(os.environ.get("WMS2_FEED_READERS") or 8)
 worker_class = "gthread"
 control_socket_disable = True
 graceful_timeout = 20

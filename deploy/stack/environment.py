@@ -6,6 +6,7 @@ Owns: what of the caller's environment is passed on, the variables WMS2 reads it
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ PASSED = frozenset({
 })  # fmt: skip
 RUCIO_HOME = "rucio/client"
 #: Of the second pool, where there is one.
+LIMITS = "WMS2_LIMITS"
 SECOND_CONFIG = "SECOND_CONDOR_CONFIG"
 #: Stacks whose adaptive requests are small, and are to have several rounds all the same.
 SMALL_ROUNDS = ("demo", "check")
@@ -60,7 +62,13 @@ def without_sourced(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"WMS2_STATE_DIR": str(state.parent)}
 
 
-UNLIMITED = {"WMS2_TROUBLE_LOAD_PER_CPU": "0"} | {f"WMS2_RATE_LIMIT_{name}": "0" for name in ("SUBMIT", "READ", "ACT", "STREAMS")}
+#: No rate is limited.
+UNLIMITED = dict.fromkeys(("rate_limit_submit", "rate_limit_read", "rate_limit_act", "rate_limit_streams"), 0)
+
+
+def with_limits(environment: Mapping[str, str], **limits: object) -> dict[str, str]:
+    """``WMS2_LIMITS`` of this environment, with these among them."""
+    return {LIMITS: json.dumps(json.loads(environment.get(LIMITS) or "{}") | limits)}
 
 
 def base(environment: Mapping[str, str], path: str, bytecode: Path | None = None) -> dict[str, str]:
@@ -91,7 +99,7 @@ def contract(
         "WMS2_ENVIRONMENT": "test" if kind in TEST_KINDS else "demo",
         "WMS2_STORAGE_CHECKS_ENABLED": str(int(kind not in TEST_KINDS)),  # each waits for a job; tests of them turn it on
         # tests run many at a time, on a machine that is busy with them
-        **(UNLIMITED if kind in TEST_KINDS else {}),
+        **({"WMS2_TROUBLE_LOAD_PER_CPU": "0"} if kind in TEST_KINDS else {}),
         "WMS2_DEBUG": "0",
         "WMS2_ALLOWED_HOSTS": LOOPBACK,
         "WMS2_STATIC_ROOT": str(directory / "static"),
@@ -103,7 +111,6 @@ def contract(
         "WMS2_CRIC_URL": simulators,
         "WMS2_RUCIO_HOME": str(directory / RUCIO_HOME),
         "WMS2_RUCIO_ACCOUNT": SERVICE_ACCOUNT,
-        "WMS2_RUCIO_SCOPE": "cms",
         "CONDOR_CONFIG": str(pool.config_file),
         "WMS2_CONDOR_TOKEN_DIR": str(pool.client_token_directory),
         "WMS2_SCHEDD_NAME": pool.schedd_name,
@@ -113,24 +120,28 @@ def contract(
         "WMS2_CYCLE_SECONDS": "5",
         "WMS2_SWEEP_SECONDS": "60",
         "WMS2_EFFECT_GATHER_SECONDS": "5",
-        "WMS2_DAG_MAX_MERGE_GROUPS": "10",
         "WMS2_MAX_DAGMAN_SLOTS_PER_SCHEDD": "500",
-        "WMS2_DAG_STATUS_INTERVAL_SECONDS": "1",
-        "WMS2_DAG_LOG_SCAN_INTERVAL_SECONDS": "1",
-        "WMS2_COOLOFF_BASE_SECONDS": "5",
         "WMS2_EFFECT_BACKOFF_SECONDS": "2,5,10,30,60",
-        "WMS2_RETRY_AFTER_FAILURE_SECONDS": "5",
+        **with_limits(
+            {},
+            dag_max_merge_groups=10,
+            cooloff_base_seconds=5,
+            retry_after_failure_seconds=5,
+            **(UNLIMITED if kind in TEST_KINDS else {}),
+            **({"work_units_per_round": 1} if kind in SMALL_ROUNDS else {}),
+        ),
         "DJANGO_SETTINGS_MODULE": "wms2.settings",
-        **(({"WMS2_WORK_UNITS_PER_ROUND": "1"} | FOLLOWS) if kind in SMALL_ROUNDS else {}),
+        **(FOLLOWS if kind in SMALL_ROUNDS else {}),
     }
 
 
 def chosen_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Further WMS2 settings the caller chose (any field of ``wms2/conf``), which the contract does not set."""
+    """Further WMS2 settings the caller chose, which the contract does not set; limits beside its own."""
     ours = {"WMS2_CHROMIUM", "WMS2_HTCONDOR", "WMS2_TOOLS_DIR", "WMS2_STACK", "WMS2_STACK_POOLS"}
     chosen = {k: v for k, v in environment.items() if k.startswith("WMS2_") and k not in settings and k not in ours}
     cycle = environment.get("WMS2_CYCLE_SECONDS")
-    return chosen | ({"WMS2_CYCLE_SECONDS": cycle} if cycle else {})
+    limits = with_limits(settings, **json.loads(environment[LIMITS])) if environment.get(LIMITS) else {}
+    return chosen | ({"WMS2_CYCLE_SECONDS": cycle} if cycle else {}) | limits
 
 
 def write_env_file(directory: Path, settings: Mapping[str, str]) -> Path:

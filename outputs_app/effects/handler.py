@@ -36,6 +36,8 @@ class Handler(NamedTuple):
 CONNECTIONS, LEAST_SHARE = 8, 5
 #: By kind; every one is declared where its call is.
 HANDLERS: dict[str, Handler] = {}
+#: Activity of rules where a placement names none.
+RULE_ACTIVITY = "Production Output"
 
 
 def handles(kind: EffectKind, record: Record = lambda effect, result: None) -> Callable[[Call], Call]:

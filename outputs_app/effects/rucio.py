@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.db.models import QuerySet
 
 from outputs_app.effects.handler import (
+    RULE_ACTIVITY,
     Result,
     block_of,
     by_rse,
@@ -75,7 +76,7 @@ def _rucio_protect(effect: Effect) -> Result:
     rules: dict[str, str] = {}
     for rse, files in by_rse(unit_files(effect)).items():
         lfns = [file.lfn for file in files]
-        rules |= factory.rucio().protect_files(rse, lfns, comment=rule_comment(effect), activity=conf().rule_activity)
+        rules |= factory.rucio().protect_files(rse, lfns, comment=rule_comment(effect), activity=RULE_ACTIVITY)
     return {"rules": rules}
 
 
@@ -126,9 +127,7 @@ def _tape_rse(block: ProcessingBlock) -> str:
 def _rucio_disk(effect: Effect) -> Result:
     """The container's rule as it was decided when its first block was complete; blocks that come later are under it too."""
     wanted = effect.payload
-    placed = Placed(
-        wanted["expression"], wanted["copies"], wanted["days"] * 86_400 or None, wanted["activity"] or conf().rule_activity
-    )
+    placed = Placed(wanted["expression"], wanted["copies"], wanted["days"] * 86_400 or None, wanted["activity"] or RULE_ACTIVITY)
     return {"rule_id": factory.rucio().disk_rule(dataset_of(effect).name, placed, comment=rule_comment(effect))}
 
 
@@ -143,7 +142,7 @@ def _rucio_source_block(effect: Effect) -> Result:
         if not rucio.block_locations([name])[name].get(rse):
             return {"kept": f"not every file is available at {rse}"}
         try:
-            rule_id = rucio.block_rule(name, rse, rule_comment(effect), conf().rule_activity)
+            rule_id = rucio.block_rule(name, rse, rule_comment(effect), RULE_ACTIVITY)
         except ServiceRejected as error:
             return {"kept": str(error)}
         ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id=rule_id)  # before any other is deleted

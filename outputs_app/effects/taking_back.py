@@ -13,7 +13,17 @@ import structlog
 from django.db.models import QuerySet
 
 from outputs_app.blocks.ownership import names_release, other_owners
-from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
+from outputs_app.effects.handler import (
+    RULE_ACTIVITY,
+    Result,
+    block_of,
+    by_rse,
+    dataset_of,
+    handles,
+    in_parallel,
+    rule_comment,
+    unit_files,
+)
 from outputs_app.effects.invalidation import former_run_out, invalidation_manifest
 from outputs_app.effects.requests import EffectRequest, effect_enqueue
 from outputs_app.effects.time_slices import TimeSlice, lease_end, still_claimed
@@ -132,7 +142,7 @@ def _rule_unruled(effect: Effect, dataset: OutputDataset) -> int:
         for rse, there in by_rse(files).items():
             lfns = [file.lfn for file in there if rse in held[file.lfn]]
             if lfns:
-                rucio.protect_files(rse, lfns, comment=rule_comment(effect), activity=conf().rule_activity)
+                rucio.protect_files(rse, lfns, comment=rule_comment(effect), activity=RULE_ACTIVITY)
             found += len(lfns)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from requests_app.admission.placement import slots_used
-from requests_app.limits import CHANGEABLE, limit_set
+from requests_app.limits import limit_set
 from requests_app.models import LEADER_LEASE, AdmissionLimit, DeadLetter, DeadLetterKind, Lease, Limit, ServiceLevel
 from requests_app.service_level import allow_refused, new_work_allow, new_work_stop, service_rows
 from requests_app.services import admission_limits
@@ -13,19 +13,19 @@ from requests_app.services.dead_letters import ADVICE, dead_letter_discard, dead
 from requests_app.services.decisions import MAX_PRIORITY
 from requests_app.services.reconciling import reconcile
 from wms2.actions import Action, Field, Kind, ResourceType, declare, preview_each
-from wms2.conf import Conf, conf
+from wms2.conf import Limits, conf
 
 
 def limit_rows(names: Sequence[str]) -> list[Limit]:
     """Limits by name. One that was never changed has no row yet; it can be changed all the same."""
     rows = {row.name: row for row in Limit.objects.filter(name__in=names)}
-    known = [name for name in dict.fromkeys(names) if name in CHANGEABLE]
-    return [rows.get(name) or Limit(name=name, value=getattr(conf(), name)) for name in known]
+    known = [name for name in dict.fromkeys(names) if name in Limits.model_fields]
+    return [rows.get(name) or Limit(name=name, value=getattr(conf().limits, name)) for name in known]
 
 
 def _limit(row: Limit) -> list[str]:
-    lines = [f"It is {row.value} now; its default is {getattr(conf(), row.name)}."]
-    if description := Conf.model_fields[row.name].description:
+    lines = [f"It is {row.value} now; its default is {getattr(conf().limits, row.name)}."]
+    if description := Limits.model_fields[row.name].description:
         lines.append(f"It means: {description}.")
     if row.name == "max_active_dags":
         lines.append(f"{slots_used()} slots are in use. A lower limit stops none of them.")

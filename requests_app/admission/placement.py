@@ -30,7 +30,7 @@ from requests_app.models import Request, RequestStatus
 from requests_app.work.overrides import overrides_of, throttles_of
 from sites_app.guard import EVERYWHERE, systemic_trouble, systemic_troubles
 from sites_app.models import Health, Schedd, ScheddState
-from wms2.conf import Conf
+from wms2.conf import Limits
 from wms2.runtime.locks import Fenced, LockKey, lock_until_commit
 from wms2.runtime.passes import row_by_itself
 
@@ -80,7 +80,7 @@ class Wanted:
     pools: tuple[str, ...] = ()  # that it may go to; empty: all
 
     @classmethod
-    def of(cls, request: Request, dag: DAG | None, limits: Conf, share: Share) -> Wanted:
+    def of(cls, request: Request, dag: DAG | None, limits: Limits, share: Share) -> Wanted:
         """By the jobs of a DAG: its own, or as long as that is not planned, those of the one before."""
         jobs = _jobs_per_unit(dag, limits)
         left = dag.total_work_units - dag.units_done if dag is not None and dag.status == DAGStatus.READY else None
@@ -98,11 +98,11 @@ class Wanted:
         }  # fmt: skip
 
 
-def _jobs_per_unit(dag: DAG | None, limits: Conf) -> int:
+def _jobs_per_unit(dag: DAG | None, limits: Limits) -> int:
     return jobs_per_unit(dag) if dag is not None and dag.total_work_units else limits.jobs_per_work_unit
 
 
-def running_now(limits: Conf, *, apart_from: Request | None = None) -> list[Running]:
+def running_now(limits: Limits, *, apart_from: Request | None = None) -> list[Running]:
     """What the budget is shared with: live DAGs as they were counted, and what is about to be one; ``apart_from`` a request."""
     here, coming = DAG.objects.filter(status__in=LIVE_DAG), taking_slot()
     if apart_from is not None:
@@ -113,7 +113,7 @@ def running_now(limits: Conf, *, apart_from: Request | None = None) -> list[Runn
     return found + [Running(None, 0, slots - 1, limits.jobs_per_work_unit) for slots in units]
 
 
-def _counted(dag: Any, limits: Conf) -> Running:
+def _counted(dag: Any, limits: Limits) -> Running:
     idle = dag.nodes_idle if dag.observed_at is not None else None
     landing, jobs = 0, limits.jobs_per_work_unit  # one that cannot be counted takes its part all the same
     with row_by_itself("admission", dag.pk, partial(report_broken, workflow__dags=dag.pk)):
@@ -142,7 +142,7 @@ def units_follow(fenced: Fenced) -> list[DAG]:
     return [dag for dag in dags if dag.observed["max_jobs"] != dag.merge_groups]
 
 
-def _follow(dag: Any, limits: Conf, room: Room, share: Share) -> None:
+def _follow(dag: Any, limits: Limits, room: Room, share: Share) -> None:
     counted, before = _counted(dag, limits), dag.merge_groups
     in_force = throttles_of(dag.workflow.request, limits.dag_max_merge_groups)
     most = [each.most_units(counted.jobs_per_unit) for each in (Throttles.of(dag.throttles), in_force)]

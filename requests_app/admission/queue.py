@@ -77,7 +77,7 @@ from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
 from sites_app.services import NO_SITE, without_site
-from wms2.conf import Conf, conf
+from wms2.conf import Conf, Limits, conf
 from wms2.errors import StaleState
 from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.models import Wake
@@ -148,7 +148,7 @@ def waiting_of(values: Sequence[Any], now: datetime) -> Waiting:
     return Waiting(key, priority, queued_at or now, *others)
 
 
-def policy_now(limits: Conf | None = None) -> Policy:
+def policy_now(limits: Limits | None = None) -> Policy:
     """As operators have set it."""
     now = limits or limits_now()
     policy = Policy(now.max_active_dags, now.admission_aging_per_hour, now.admission_high_watermark, now.admission_low_watermark)
@@ -297,7 +297,7 @@ def _pass(stored: AdmissionState, stopped: str) -> tuple[list[Request], int]:
 
 
 def _start_some(
-    policy: Policy, limits: Conf, state: State, stored: AdmissionState
+    policy: Policy, limits: Limits, state: State, stored: AdmissionState
 ) -> tuple[State, list[Request], dict[uuid.UUID, str], bool]:
     """Starts requests in order, as long as slots are left. Returns the new state, the requests that started, why others were
     refused, and whether there are more to read.
@@ -352,7 +352,7 @@ def _start_some(
 class _Pass:
     """A part of the queue: what was read for all of it at once, and which requests started or were refused."""
 
-    def __init__(self, rows: list[Request], room: Room, limits: Conf, share: Share) -> None:
+    def __init__(self, rows: list[Request], room: Room, limits: Limits, share: Share) -> None:
         self._by_key = {request.pk: request for request in rows}
         self._room, self._limits, self._share = room, limits, share
         self._rescued = dags_to_rescue(rows)

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from requests_app.actions.control import STARTS
 from requests_app.admission.ordering import GroupKind
-from requests_app.limits import CHANGEABLE, limit_set
+from requests_app.limits import limit_set
 from requests_app.models import AdmissionLimit, Request, RequestStatus
 from requests_app.selectors.admission import (
     AdmissionState,
@@ -39,7 +39,7 @@ from wms2.api.problems import bad_field
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
 from wms2.api.shown import shown
 from wms2.api.views import ApiView, RowsViewSet
-from wms2.conf import Conf
+from wms2.conf import Limits
 from wms2.errors import ConfigurationError
 from wms2.runtime.locks import LockKey, transaction_lock
 
@@ -100,14 +100,16 @@ class LimitsSerializer(StrictSerializer):
     def get_fields(self) -> dict[str, serializers.Field]:
         """One per changeable limit."""
         return {
-            **{name: serializer_field(field_of(name, Conf.model_fields[name])) for name in sorted(CHANGEABLE)},
+            **{name: serializer_field(field_of(name, field)) for name, field in sorted(Limits.model_fields.items())},
             **super().get_fields(),
         }
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """At least one."""
-        if not attrs.keys() & CHANGEABLE:
-            raise serializers.ValidationError({"max_active_dags": f"give at least one of: {', '.join(sorted(CHANGEABLE))}"})
+        if not attrs.keys() & Limits.model_fields.keys():
+            raise serializers.ValidationError(
+                {"max_active_dags": f"give at least one of: {', '.join(sorted(Limits.model_fields))}"}
+            )
         return attrs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dags_app.planning.specs import GenerationSpec, InputSpec, SplittingSpec, StepSpec, WorkflowSpec
-from wms2.conf import Conf
+from wms2.conf import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class MemoryWindow:
     max_per_core_mb: int
 
     @classmethod
-    def from_conf(cls, conf: Conf) -> MemoryWindow:
-        """The window this installation is configured with."""
-        return cls(default_per_core_mb=conf.default_memory_per_core_mb, max_per_core_mb=conf.max_memory_per_core_mb)
+    def of(cls, limits: Limits) -> MemoryWindow:
+        """The window that these limits leave."""
+        return cls(limits.default_memory_per_core_mb, limits.max_memory_per_core_mb)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ USED_TASK = _USED_PART | {"TaskName", "InputTask", "TimePerEvent", "SizePerEvent
 _BOOKKEEPING = "ReqMgr2's own bookkeeping"
 _MONITORING = "a label of the old monitoring"
 _HARVESTING = "only read when DQM is harvested without a configuration of its own"
-_WATCHDOG = "WMS2 limits a job's time by its own max_wall_seconds"
+_WATCHDOG = "WMS2 limits a job's time itself, to 48 h"
 
 #: Fields that change nothing in WMS2, each with the reason.
 IRRELEVANT: Mapping[str, str] = {

@@ -41,6 +41,9 @@ from wms2.runtime import clock
 from wms2.runtime.due import mark_due
 from wms2.runtime.passes import row_by_itself
 
+#: Since the end of a round, until what its units left is removed. Longer than any job runs: one that comes back late is then
+#: found too.
+CLEANER_GRACE_DAYS = 3.0
 #: Files of a request that failed or was aborted stay so long, unless it is to be cleaned up at once.
 _ENDED_GRACE_DAYS = 14.0
 
@@ -99,7 +102,7 @@ def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
         workflow__request__status__in=(RequestStatus.FAILED, RequestStatus.ABORTED),
         workflow__request__status_since__gte=now - timedelta(days=_ENDED_GRACE_DAYS),
     ) & ~Q(workflow__request__cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP)
-    over = Q(round__closed_at__lt=now - timedelta(days=conf().cleaner_grace_days)) | Q(**{f"{of_request}status__in": _NOW})
+    over = Q(round__closed_at__lt=now - timedelta(days=CLEANER_GRACE_DAYS)) | Q(**{f"{of_request}status__in": _NOW})
     kept = Q(workflow__request__status__in=(RequestStatus.HELD, *UNMERGED_FROZEN, *CLEANED))
     unneeded = Q(~Exists(others.filter(UNSETTLED))) & over & ~kept & ~too_early
     return rows.filter(unneeded | cleaned).exclude(round_id__in=astray)

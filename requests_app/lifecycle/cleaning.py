@@ -19,6 +19,7 @@ from dags_app.planning.writer import AGAIN
 from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect
 from requests_app.lease import Evaluation
+from requests_app.lifecycle.cleaner import CLEANER_GRACE_DAYS
 from requests_app.lifecycle.packing import LOST, archive_root, seen_in_queues
 from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.services.cleaning import cleaning_evidence
@@ -46,7 +47,7 @@ def handle_cleaning(evaluation: Evaluation) -> None:
         return
     crash_point("clean.called")
     with evaluation.fenced():
-        again, evidence = clock.now() + timedelta(days=conf().cleaner_grace_days), cleaning_evidence(request)
+        again, evidence = clock.now() + timedelta(days=CLEANER_GRACE_DAYS), cleaning_evidence(request)
         rows = Leftover.objects.filter(unit__workflow__request=request)
         rows.update(settled_at=None, job=None, next_try_at=again)
         evaluation.transition(RequestStatus.CLEANED, "nothing of it is left outside but what Rucio removes", evidence)

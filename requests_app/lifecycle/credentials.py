@@ -9,11 +9,12 @@ from requests_app.lifecycle.leader import Leadership
 from requests_app.models import Request, RequestStatus, StopIntent
 from sites_app.selectors import token_dirs
 from wms2.adapters import factory
-from wms2.conf import conf
 from wms2.runtime.credentials import CredentialUnusable, see
 from wms2.runtime.due import mark_due
 
 ACTOR = "credentials"
+#: DAGs are stopped when their jobs' credential ends so soon, and go on from their rescue files when it has been renewed.
+CREDENTIAL_STOP_SECONDS = 15 * 60
 
 
 def credentials_watch(leadership: Leadership) -> None:
@@ -40,11 +41,11 @@ def stop_for_credential(evaluation: Evaluation, dag: DAG) -> bool:
 
 
 def _ends() -> str:
-    """That it ends within ``job_credential_stop_seconds``; empty otherwise. A file that cannot be read proves nothing: jobs that
+    """That it ends within ``CREDENTIAL_STOP_SECONDS``; empty otherwise. A file that cannot be read proves nothing: jobs that
     run have copies of it."""
     carried = factory.job_credential()
     try:
-        ends = carried.ends_within(conf().job_credential_stop_seconds) if carried is not None else ""
+        ends = carried.ends_within(CREDENTIAL_STOP_SECONDS) if carried is not None else ""
     except CredentialUnusable:
         return ""
     return f"its jobs' credential was not renewed: {carried.path}: {ends}" if carried is not None and ends else ""

@@ -34,6 +34,7 @@ from wms2.runtime.identity import process_name
 from wms2.runtime.locks import lock_refused
 from wms2.runtime.notify import EVALUATE_DUE, notify
 from wms2.runtime.passes import row_by_itself
+from wms2.runtime.periodic import POLL_SECONDS
 from wms2.runtime.shared_counts import SharedCounts
 from wms2.work.workers import may_take
 
@@ -95,7 +96,7 @@ def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> Non
         except StaleState as error:
             EVALUATIONS_TOTAL.labels(request.status, "stale").inc()
             log.info("evaluation gave way", why=str(error))
-            evaluation.again_in(conf().poll_seconds)
+            evaluation.again_in(POLL_SECONDS)
             if not isinstance(error, LeaseLost):  # else another evaluation says what there is to say
                 _report(evaluation, f"{CHANGED} {error}")
         except Exception as error:  # the others must be served; a later evaluation tries this one again
@@ -167,7 +168,7 @@ def _report_forgotten(evaluation: Evaluation) -> None:
         alert_over(evaluation, "forgotten")
     if evaluation.swept and evaluation.written:
         evaluation.found = "; ".join(evaluation.written)[:4000]
-        evaluation.again_in(max(EXPLAINED_SECONDS, 2 * conf().cycle_seconds + conf().poll_seconds))
+        evaluation.again_in(max(EXPLAINED_SECONDS, 2 * conf().cycle_seconds + POLL_SECONDS))
 
 
 def _report(evaluation: Evaluation, waiting_for: str, **more: str) -> None:

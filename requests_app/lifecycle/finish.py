@@ -32,7 +32,7 @@ from requests_app.work.accounting import account_again
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_reading import input_open, inputs_reread
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
-from requests_app.work.overrides import settings_of
+from requests_app.work.overrides import limits_of
 from requests_app.work.replaced_inputs import inputs_replaced
 from requests_app.work.rounds import failure_rescues, round_close, round_open
 from wms2.conf import conf
@@ -257,7 +257,7 @@ def handle_partial(evaluation: Evaluation) -> None:
     failed = open_ - removed
     rescues = failure_rescues(evaluation, round_) if round_ else 0
     summary = failure_summary(workflow.pk)
-    limits = settings_of(evaluation.request, limits_now())
+    limits = limits_of(evaluation.request, limits_now())
     threshold, most = limits.error_hold_threshold, limits.error_max_rescue_attempts
     evidence: dict[str, Any] = {
         "work_units": total, "failed": failed, "removed": removed, "rescues": rescues, "threshold": threshold,

@@ -15,9 +15,8 @@ from requests_app.work import input_places
 from requests_app.work.exclusions import exclusions_open
 from requests_app.work.input_places import Places, locations_refresh, only_waiting_left, waiting_files
 from requests_app.work.input_validity import validity_refresh
-from requests_app.work.overrides import settings_of
+from requests_app.work.overrides import limits_of
 from requests_app.work.spec import spec_of
-from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
 from wms2.runtime import clock
 from wms2.runtime.in_force import in_force
@@ -103,7 +102,7 @@ def hold_over_exclusions(evaluation: Evaluation) -> bool:
     """HELD instead of complete when more files were left out than may be; says which."""
     request = evaluation.request
     left_out = exclusions_open(request.workflow)
-    most = settings_of(request, conf()).max_excluded_fraction
+    most = limits_of(request, in_force()).max_excluded_fraction
     if left_out.fraction <= most:
         return False
     names = list(left_out.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])

@@ -37,6 +37,8 @@ from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 ACTOR = "archiver"
+#: The directories of a request's DAGs become one file each when it has been at an end for so many days.
+PACK_AFTER_DAYS = 7.0
 #: Nothing further is begun after so long; beat comes again.
 RUN_SECONDS = 60.0
 #: One that could not be packed, or whose packing was cut short, is tried again then. No packing takes as long.
@@ -68,8 +70,8 @@ def _not_packed(dag: DAG, problem: str) -> None:
 
 def packable(now: datetime) -> QuerySet[DAG]:
     """The first DAG of each directory that may be packed, the longest untried first."""
-    days, archived = conf().pack_dags_after_days, conf().archive_after_days
-    wanted = Q(workflow__request__status_since__lt=now - timedelta(days=days)) if days else Q(pk=None)
+    archived = conf().archive_after_days
+    wanted = Q(workflow__request__status_since__lt=now - timedelta(days=PACK_AFTER_DAYS))
     if archived:
         completed = Q(workflow__request__status=RequestStatus.COMPLETED)
         wanted |= completed & Q(workflow__request__status_since__lt=now - timedelta(days=archived))

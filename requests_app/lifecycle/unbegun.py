@@ -21,9 +21,10 @@ from requests_app.lease import Evaluation
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
 from wms2.adapters.types import UnbegunUnit
-from wms2.conf import conf
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
+from wms2.runtime.periodic import POLL_SECONDS
 from wms2.web.formatting import counted
 
 log = structlog.get_logger(__name__)
@@ -33,12 +34,12 @@ CODE = "site_starts_nothing"
 def unbegun_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
     """Alert on sites that start nothing of this DAG while others do, and have its units leave them. While its schedd answers:
     otherwise nothing is known that would end an alert."""
-    seconds, quiet = conf().unit_unbegun_seconds, sites_quiet(dag.jobs)
+    seconds, quiet = in_force().unit_unbegun_seconds, sites_quiet(dag.jobs)
     if not seconds or not quiet:
         alert_over(evaluation, CODE)
         return
     leaving, now = units_leaving(dag), clock.now()
-    pause = timedelta(seconds=conf().poll_seconds if leaving else max(seconds / 4, conf().poll_seconds))
+    pause = timedelta(seconds=POLL_SECONDS if leaving else max(seconds / 4, POLL_SECONDS))
     if not check_is_due(evaluation, dag, pause):
         return
     condor, since = adapter(schedd), int(now.timestamp() - seconds)

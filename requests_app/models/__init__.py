@@ -35,6 +35,7 @@ from requests_app.models.request import (
     AFTER_WORK,
     DONE,
     EVALUATED,
+    MAX_VERSIONS,
     TERMINAL,
     UNMERGED_FROZEN,
     UNWANTED,

@@ -68,6 +68,8 @@ AFTER_WORK = (
 )
 #: While a request is in one of them its unmerged files stay: a case may still want its work done again.
 UNMERGED_FROZEN = AFTER_WORK[:3]
+#: A request may be restarted until so many versions of it exist (spec 15, question 11).
+MAX_VERSIONS = 5
 
 
 def status_shown(status: str, derived_by: str, completed_at: datetime | None) -> RequestStatus | ShownStatus:

@@ -33,13 +33,16 @@ from requests_app.notifying.forms import MOST_ITEMS, NEW, OVER, REMINDER, WAITS,
 from requests_app.notifying.mail import LEFT_TO
 from requests_app.notifying.routing import routed
 from requests_app.selectors.alerts import SHOWN, open_alerts
-from wms2.conf import conf
 from wms2.runtime import clock
 from wms2.runtime.locks import LockKey, transaction_lock
 
 log = structlog.get_logger(__name__)
 #: At most one message to a channel or watcher in this time.
 APART = timedelta(minutes=1)
+#: An alert that no one has acknowledged is sent again after so many hours.
+REMINDER_HOURS = 8.0
+#: Hour, UTC, at which channels with a digest get the list of what waits for people.
+DIGEST_HOUR = 7
 #: Open alerts that are looked through.
 MOST = 5000
 #: What those who watch a request hear of.
@@ -134,10 +137,8 @@ def _message(to: Recipient, wanted: Wanted, all_heard: Notified, now: datetime) 
     heard, ended = all_heard.last_at.get(to, {}), wanted.ended[:MOST_ITEMS]
     free = [row for row in alerts_notified(wanted.alerts, now) if not row.owner]
     new = [row for row in free if row.pk not in heard]
-    again = []
-    if hours := conf().alert_reminder_hours:
-        due = now - timedelta(hours=hours)
-        again = [row for row in free if row.severity != Severity.INFO and row.pk in heard and heard[row.pk] <= due]
+    due = now - timedelta(hours=REMINDER_HOURS)
+    again = [row for row in free if row.severity != Severity.INFO and row.pk in heard and heard[row.pk] <= due]
     over = [row for pk, row in all_heard.ended.items() if pk in heard]
     if not (new or again or over or ended):
         return 0
@@ -174,7 +175,7 @@ def _create(to: Recipient, kind: MessageKind, said: dict[str, Any], now: datetim
 
 def _digests_due(now: datetime) -> list[AlertChannel]:
     """Channels that have not had today's yet; the hour has come."""
-    at = now.replace(hour=conf().alert_digest_hour, minute=0, second=0, microsecond=0)
+    at = now.replace(hour=DIGEST_HOUR, minute=0, second=0, microsecond=0)
     if now < at:
         return []
     channels = AlertChannel.objects.filter(enabled=True, digest=True).exclude(kind=ChannelKind.ALERTMANAGER)

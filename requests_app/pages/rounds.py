@@ -14,14 +14,13 @@ from dags_app.counts import UnitCounts, UnitTable
 from dags_app.histogram import added, quantile
 from dags_app.models import DAG, SizingDecision, StepMeasurement
 from dags_app.planning.levels import FIRST_TASK
-from dags_app.planning.measured import Spread
+from dags_app.planning.measured import TARGET_WALL_SECONDS, Spread
 from dags_app.planning.specs import ResourceSpec
 from outputs_app.models import OutputDataset
 from requests_app.models import Request
 from requests_app.selectors.request_rows import Rows
 from requests_app.selectors.rounds import MeasuredRound, StepDetail, measured_of
 from requests_app.work.sizing import as_planned
-from wms2.conf import conf
 from wms2.web.formatting import number, size
 
 #: The newest of each.
@@ -175,7 +174,7 @@ def rounds_on_page(
         left_out=rounds[0].row.index if rounds else 0,
         decisions=tuple(_decision(row) for row in rows["decisions"]),
         steps=tuple(steps[:MOST_STEPS]),
-        target_seconds=conf().target_wall_seconds,
+        target_seconds=TARGET_WALL_SECONDS,
         merge_bytes=(limits.min_merge_bytes, limits.max_merge_bytes) if limits else (0, 0),
     )
 

@@ -50,10 +50,9 @@ from requests_app.admission.queue import (
     state_now,
     waiting_of,
 )
-from requests_app.limits import CHANGEABLE, GROUPS
 from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
 from requests_app.models import AdmissionState as Remembered
-from wms2.conf import Conf, conf
+from wms2.conf import GROUPS, Limits, conf
 from wms2.runtime.cached import Cached
 from wms2.runtime.in_force import over
 
@@ -145,7 +144,7 @@ def _shown(request: Request, row: Ranked, policy: Policy, expected: Expected) ->
 
 @dataclass(frozen=True, slots=True)
 class LimitInForce:
-    """A setting that operators may change, what it means, its default, and who changed it."""
+    """A limit that operators may change, what it means, its default, and who changed it."""
 
     group: str
     name: str
@@ -158,7 +157,7 @@ class LimitInForce:
     @property
     def description(self) -> str:
         """As ``wms2.conf`` has it."""
-        return Conf.model_fields[self.name].description or ""
+        return Limits.model_fields[self.name].description or ""
 
 
 def admission_limits() -> QuerySet[AdmissionLimit]:
@@ -349,13 +348,13 @@ def limits_in_use() -> dict[Group, list[InUse]]:
 
 def config_in_force() -> list[LimitInForce]:
     """Every limit that can be changed at run time, by group."""
-    rows = {row.name: row for row in Limit.objects.filter(name__in=CHANGEABLE)}
+    rows = {row.name: row for row in Limit.objects.filter(name__in=[*Limits.model_fields])}
     return [_limit(group, name, rows.get(name)) for group, names in GROUPS.items() for name in names]
 
 
 def _limit(group: str, name: str, row: Limit | None) -> LimitInForce:
-    default = getattr(conf(), name)
+    default = getattr(conf().limits, name)
     if row is None:
         return LimitInForce(group, name, default, default, "", "", None)
-    value = getattr(over(conf(), {name: row.value})[0], name)
+    value = getattr(over(conf().limits, {name: row.value})[0], name)
     return LimitInForce(group, name, value, default, row.actor, row.reason, row.updated_at)

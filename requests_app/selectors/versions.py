@@ -10,8 +10,8 @@ from requests_app.intake import merge_document
 from requests_app.models import CleanupPolicy, Request, RequestStatus, RequestTransition, Workflow
 from wms2.errors import DocumentRefused
 
-#: Longer chains do not happen (``max_versions`` is 5); a loop in the rows must end the walk.
-MAX_VERSIONS = 100
+#: Longer chains do not happen (``MAX_VERSIONS`` is 5); a loop in the rows must end the walk.
+_MOST = 100
 
 
 class Version(NamedTuple):
@@ -35,7 +35,7 @@ class VersionChain(NamedTuple):
 def version_chain(request: Request) -> VersionChain:
     """The whole chain that a request belongs to, whichever version is asked for."""
     rows = [*reversed(requests_before(request)), request]
-    while len(rows) < MAX_VERSIONS:
+    while len(rows) < _MOST:
         newer = (
             Request.objects.filter(previous_version_request__request_name=rows[-1].request_name).order_by("-created_at").first()
         )
@@ -50,7 +50,7 @@ def requests_before(request: Request) -> list[Request]:
     """The versions that came before it, the last one first."""
     found: list[Request] = []
     row = request.previous_version_request
-    while row is not None and row != request and row not in found and len(found) < MAX_VERSIONS:
+    while row is not None and row != request and row not in found and len(found) < _MOST:
         found.append(row)
         row = row.previous_version_request
     return found
@@ -63,7 +63,7 @@ def replaced_before(names: Set[str], moment: datetime) -> list[str]:
     """
     origins = {name: {name} for name in names}  # version -> requests that it came after, or is
     found: set[str] = set()
-    for _ in range(MAX_VERSIONS):
+    for _ in range(_MOST):
         newer: dict[str, set[str]] = {}
         rows = Request.objects.filter(previous_version_request__request_name__in=list(origins))
         for row in rows.only("request_name", "previous_version_request", "completed_at"):

@@ -12,7 +12,7 @@ from typing import Any
 from outputs_app.blocks.ownership import valid_names
 from requests_app import intake, states
 from requests_app.intake.documents import next_version
-from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
+from requests_app.models import MAX_VERSIONS, CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.reqmgr2.reports import report_next_version
 from requests_app.selectors.versions import requests_before
 from requests_app.services.common import applies, free_name, may_run, put, recorded_operation, stop_first
@@ -25,7 +25,6 @@ from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of
 from wms2.actions import AlreadyDone
 from wms2.adapters.reqmgr2 import Seen
-from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
@@ -113,8 +112,8 @@ def restart_refused(request: Request) -> str:
     if request.derived_by or request.derived_from_id:
         return f"It shares its work with {request.derived_by or request.derived_from_id}: import the document anew instead."
     versions = len(requests_before(request)) + 1
-    if versions >= conf().max_versions:
-        return f"It is version {versions} already; max_versions is {conf().max_versions}."
+    if versions >= MAX_VERSIONS:
+        return f"It is version {versions} already; max_versions is {MAX_VERSIONS}."
     return ""
 
 

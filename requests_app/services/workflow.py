@@ -26,6 +26,8 @@ from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import Fenced
 
 #: What a dataset's record has of its output as it is.
+#: Physics group of output datasets in DBS.
+PHYSICS_GROUP = "DataOps"
 _OF_OUTPUT = (
     "step", "module", "tier", "primary_dataset", "processed_dataset", "acquisition_era", "processing_version",
 )  # fmt: skip
@@ -46,9 +48,7 @@ def workflow_import(*, request: Request, fenced: Fenced) -> Workflow:
 def draft_of(document: dict[str, Any], request_name: str | None) -> intake.Draft:
     """Parse with this installation's memory window and known sites."""
     sites = known_site_names()
-    return intake.parse(
-        document, request_name=request_name, window=intake.MemoryWindow.from_conf(in_force()), known_sites=sites or None
-    )
+    return intake.parse(document, request_name=request_name, window=intake.MemoryWindow.of(in_force()), known_sites=sites or None)
 
 
 def draft_prepare(draft: intake.Draft) -> Prepared:
@@ -142,7 +142,7 @@ def _record(request: Request, spec: WorkflowSpec, output: OutputSpec, primary_ds
         global_tag=step.global_tag,
         prep_id=request.prep_id,
         primary_ds_type=primary_ds_type,
-        physics_group=conf().physics_group,
+        physics_group=PHYSICS_GROUP,
         parents=_dataset_parents(spec, output),
     )
 

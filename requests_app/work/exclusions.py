@@ -21,10 +21,10 @@ from requests_app.feed import emit_event
 from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.input_lumis import lumis_claimed
 from requests_app.work.input_places import Places
-from requests_app.work.overrides import settings_of
+from requests_app.work.overrides import limits_of
 from requests_app.work.remaining import record_left_out
 from requests_app.work.spec import spec_of
-from wms2.conf import conf
+from wms2.runtime.in_force import in_force
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ def exclusions_open(workflow: Workflow) -> OpenExclusions:
 
 def exclusions_too_many(request: Request, workflow: Workflow) -> bool:
     """Whether the request would be held for them now."""
-    return exclusions_open(workflow).fraction > settings_of(request, conf()).max_excluded_fraction
+    return exclusions_open(workflow).fraction > limits_of(request, in_force()).max_excluded_fraction
 
 
 def exclusions_accept(*, workflow: Workflow, actor: str, reason: str) -> None:

@@ -28,9 +28,9 @@ from requests_app.work.ledger import files_left, files_with_work
 from requests_app.work.lumi_account import lumis_left
 from sites_app.selectors import sites_by_rse
 from wms2.adapters import factory
-from wms2.conf import conf
 from wms2.errors import PlanningRefused
 from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import Fenced
 
 #: Locations of input files that are older are read again before a round is planned.
@@ -234,7 +234,7 @@ class Unreadable:
         self._rows: dict[str, list[UnreadableInput]] = defaultdict(list)
         for row in UnreadableInput.objects.filter(workflow=workflow):
             self._rows[row.lfn].append(row)
-        self._apart = timedelta(seconds=conf().unreadable_apart_seconds)
+        self._apart = timedelta(seconds=in_force().unreadable_apart_seconds)
 
     def at(self, file: InputFile | InputRow) -> Mapping[str, datetime]:
         """Sites that failed to read it, and when last."""

@@ -21,7 +21,7 @@ from dags_app.planning.throttles import Throttles
 from requests_app.limits import limits_now
 from requests_app.models import Request
 from sites_app.models import Pool
-from wms2.conf import Conf, conf
+from wms2.conf import Limits, conf
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.runtime.in_force import in_force
 from wms2.runtime.json_columns import known
@@ -188,15 +188,15 @@ def read_task_sizes(texts: Iterable[str]) -> dict[int, dict[str, int]]:
     return dict(found)
 
 
-def settings_of(request: Request, base: Conf) -> Conf:
-    """The settings ``base`` with what an operator changed for this request alone."""
+def limits_of(request: Request, base: Limits) -> Limits:
+    """The limits ``base`` with what an operator changed for this request alone."""
     own = overrides_of(request).model_dump(exclude_none=True)
-    return base.model_copy(update=known(Conf, own))
+    return base.model_copy(update=known(Limits, own))
 
 
 def max_rescues(request: Request) -> int:
     """Failure rescues of a round of this request."""
-    return settings_of(request, limits_now()).error_max_rescue_attempts
+    return limits_of(request, limits_now()).error_max_rescue_attempts
 
 
 def pass_fraction(request: Request, tier: str) -> float:

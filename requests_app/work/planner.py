@@ -25,7 +25,7 @@ from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
 from dags_app.planning.sizing import Sizes, after, sizes_from_json
-from dags_app.planning.specs import DagLimits, DagSpec, WorkUnitSpec
+from dags_app.planning.specs import MAX_WALL_SECONDS, DagLimits, DagSpec, WorkUnitSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
@@ -41,7 +41,7 @@ from requests_app.work.input_places import locations_refresh
 from requests_app.work.input_reading import input_open
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
-from requests_app.work.overrides import DAG_MAX_PROCESSING, settings_of
+from requests_app.work.overrides import DAG_MAX_PROCESSING, limits_of
 from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.remaining import record_left_out, work_left
@@ -58,6 +58,8 @@ from wms2.runtime.json_columns import numbered
 from wms2.runtime.locks import Fenced
 from wms2.web.formatting import counted
 
+#: Jobs of one DAG, of all roles; more work waits for a further round.
+MAX_NODES_PER_DAG = 50_000
 #: A job that runs so long and has used less than 1 % of a core is ended.
 _JOB_NO_CPU_SECONDS = 7200
 #: A job that was started so often, and evicted each time, is removed; its unit goes elsewhere.
@@ -81,7 +83,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         StaleState: another request of the family took the same lumis meanwhile; nothing is recorded.
         ServiceUnavailable: a service needed for planning did not answer.
     """
-    waits = conf().wait_for_full_units and input_open(evaluation.request.workflow) is not None
+    waits = input_open(evaluation.request.workflow) is not None  # for more that fills a work unit: merged files are not small
     gathered = _gathered(evaluation.request, evaluation.fenced, full_units=waits)
     if gathered is None:
         evaluation.note(flush=False)
@@ -145,7 +147,7 @@ def round_plan_leftovers(dag: DAG) -> None:
 
 def planning_mb(workflow: Workflow) -> int:
     """MB that planning a round takes beside an idle worker, at most: 3.2 kB a job were measured (docs/performance.md)."""
-    most, made = conf().max_nodes_per_dag, spec_of(workflow).generation
+    most, made = MAX_NODES_PER_DAG, spec_of(workflow).generation
     jobs = made.events // max(1, made.events_per_job) if made else InputFile.objects.filter(workflow=workflow)[:most].count()
     return 16 + min(most, jobs) * 4 // 1000
 
@@ -183,7 +185,7 @@ def _gathered(request: Request, fenced: Fenced | None, *, full_units: bool) -> t
         workflow=replace(spec, steps=steps_with_levels(spec.steps)),
         units=(),
         limits=_limits(request),
-        max_wall_seconds=settings.max_wall_seconds,
+        max_wall_seconds=MAX_WALL_SECONDS,
         pileup=pileup_resolve(spec),
         profile=after(sizes_from_json(submitted or {}), Sizes(profile=sizing.profile)).profile,
         mixed_before={task: int(events) for task, events in numbered((before or {}).get(_MIXED) or {})},
@@ -192,7 +194,7 @@ def _gathered(request: Request, fenced: Fenced | None, *, full_units: bool) -> t
     limits = PlanLimits(
         jobs_per_work_unit=sizing.jobs_per_work_unit,
         max_units=most_units,
-        max_nodes=settings.max_nodes_per_dag,
+        max_nodes=MAX_NODES_PER_DAG,
         max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,
         full_units=full_units,
@@ -202,18 +204,16 @@ def _gathered(request: Request, fenced: Fenced | None, *, full_units: bool) -> t
 
 
 def _limits(request: Request) -> DagLimits:
-    settings = settings_of(request, in_force())
+    limits = limits_of(request, in_force())
     return DagLimits(
-        max_merge_groups=settings.dag_max_merge_groups,
+        max_merge_groups=limits.dag_max_merge_groups,
         max_processing=DAG_MAX_PROCESSING,
-        processing_retries=settings.retry_processing,
-        merge_retries=settings.retry_merge,
-        cooloff_seconds=settings.cooloff_base_seconds,
-        status_interval_seconds=settings.dag_status_interval_seconds,
-        log_scan_interval_seconds=settings.dag_log_scan_interval_seconds,
+        processing_retries=limits.retry_processing,
+        merge_retries=limits.retry_merge,
+        cooloff_seconds=limits.cooloff_base_seconds,
         no_cpu_seconds=_JOB_NO_CPU_SECONDS,
         held_seconds=JOB_HELD_SECONDS,
-        stage_out_pauses_seconds=settings.stage_out_pauses,
+        stage_out_pauses_seconds=conf().stage_out_pauses,
         max_starts=_JOB_MAX_STARTS,
         idle_seconds=_JOB_IDLE_SECONDS,
     )
@@ -239,7 +239,7 @@ def _write(evaluation: Evaluation, spec: DagSpec) -> writer.WrittenDag:
     programs = writer.Programs(
         payload=payload_bytes(),
         sandbox=sandbox_pack(workflow=spec.workflow, psets=workflow.psets),
-        rules=rules_json(rules_in_force(conf())),
+        rules=rules_json(rules_in_force()),
     )
     try:
         return writer.write_dag_directory(spec, programs, parent=parent)

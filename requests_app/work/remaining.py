@@ -34,9 +34,9 @@ from requests_app.work.input_lumis import lumis_rebuild, lumis_refuse
 from requests_app.work.input_places import InputRow, Places, waiting_files, waiting_record
 from requests_app.work.ledger import Ledger, files_left
 from requests_app.work.lumi_account import lumis_left
-from wms2.conf import conf
 from wms2.errors import ShortOfEvents
 from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
 
 
 def work_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger) -> WorkLeft | None:
@@ -91,7 +91,7 @@ def event_next(workflow: Workflow) -> int:
 
 def events_most(asked: GenerationSpec) -> int:
     """As many events are planned at most, lost ones and extensions included."""
-    return int(asked.events * conf().generation_excess_factor)
+    return int(asked.events * in_force().generation_excess_factor)
 
 
 def _refuse_runaway(asked: GenerationSpec, ledger: Ledger) -> None:

@@ -19,15 +19,16 @@ from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Sizing, SizingLimits, Spread, StepMeasured
 from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, WorkflowSpec
-from requests_app.models import Request, Workflow
+from requests_app.models import MAX_VERSIONS, Request, Workflow
 from requests_app.work.overrides import overrides_of, pins_of
 from requests_app.work.spec import spec_of
-from wms2.conf import conf
 from wms2.runtime.in_force import in_force
 from wms2.runtime.json_columns import known
 
 #: Work units of an adaptive request's first round, which runs by the request's hints.
 _FIRST_ROUND_UNITS = 1
+#: Work units of one DAG.
+MAX_WORK_UNITS_PER_DAG = 5_000
 
 #: In ``Round.sizing``: resources of the later tasks' jobs by number; how work is cut.
 _TASKS, _SPLITTING = "tasks", "splitting"
@@ -54,7 +55,7 @@ def rescue_sizing(request: Request, last: DAG) -> Sizing:
 
 def _units_of_round(request: Request, *, first: bool) -> int:
     """``first``: nothing is measured. Where units are done and have measured nothing, no further one would."""
-    most = conf().max_work_units_per_dag
+    most = MAX_WORK_UNITS_PER_DAG
     if request.adaptive and first and not WorkUnit.objects.filter(workflow=request.workflow, state=WorkUnitState.DONE).exists():
         return min(_FIRST_ROUND_UNITS, most)
     pinned = overrides_of(request).work_units_per_round
@@ -94,16 +95,13 @@ def as_planned(dag: DAG) -> WorkflowSpec:
 
 
 def _limits() -> SizingLimits:
-    settings = in_force()
+    limits = in_force()
     return SizingLimits(
-        default_memory_per_core_mb=settings.default_memory_per_core_mb,
-        max_memory_per_core_mb=settings.max_memory_per_core_mb,
-        max_wall_seconds=settings.max_wall_seconds,
-        target_wall_seconds=min(settings.target_wall_seconds, settings.max_wall_seconds),
-        memory_margin=settings.memory_margin,
-        min_jobs=settings.sizing_min_jobs,
-        overcommit_max=settings.overcommit_max,
-        jobs_per_work_unit=settings.jobs_per_work_unit,
+        default_memory_per_core_mb=limits.default_memory_per_core_mb,
+        max_memory_per_core_mb=limits.max_memory_per_core_mb,
+        memory_margin=limits.memory_margin,
+        min_jobs=limits.sizing_min_jobs,
+        jobs_per_work_unit=limits.jobs_per_work_unit,
     )
 
 
@@ -140,7 +138,7 @@ def _versions(workflow: Workflow) -> Iterable[Workflow]:
     """This workflow, then those of the versions before it, newest first."""
     yield workflow
     name = workflow.request.previous_version_request_id
-    for _ in range(conf().max_versions):
+    for _ in range(MAX_VERSIONS):
         before = Request.objects.filter(request_name=name).select_related("workflow").defer("request_data", "workflow__psets")
         request = before.first()
         if request is None:

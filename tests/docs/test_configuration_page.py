@@ -9,8 +9,7 @@ import pytest
 
 from deploy.docs import configuration
 from deploy.stack import paths
-from requests_app.limits import CHANGEABLE
-from wms2.conf import Conf
+from wms2.conf import Conf, Limits
 
 ROOT = paths.checkout()
 #: A variable's name as a whole string in the code, or what Django's settings ask for by a bare name.
@@ -28,17 +27,18 @@ def documented() -> set[str]:
 
 
 def test_the_page_is_what_the_program_writes():
-    assert configuration.TARGET.read_text() == configuration.page(CHANGEABLE), "run python -m deploy.docs.configuration"
+    assert configuration.TARGET.read_text() == configuration.page(), "run python -m deploy.docs.configuration"
 
 
 def test_every_setting_is_on_the_page():
     assert {f"WMS2_{name.upper()}" for name in Conf.model_fields} <= documented()
+    assert all(f": `{name}` |" in configuration.TARGET.read_text() for name in Limits.model_fields)
 
 
 def test_a_setting_without_a_description_stops_the_program(monkeypatch):
-    monkeypatch.setattr(Conf.model_fields["error_hold_threshold"], "description", None)
+    monkeypatch.setattr(Limits.model_fields["error_hold_threshold"], "description", None)
     with pytest.raises(ValueError, match="error_hold_threshold"):
-        configuration.page(CHANGEABLE)
+        configuration.page()
 
 
 def test_every_variable_that_the_code_reads_is_on_the_page():
@@ -68,4 +68,4 @@ def test_the_text_patterns_tell_variables_from_job_attributes():
     ],
 )
 def test_defaults_are_shown_as_they_would_be_written_in_the_environment(name, text):
-    assert configuration.default_of(Conf.model_fields[name]) == text
+    assert configuration.default_of((Conf.model_fields | Limits.model_fields)[name]) == text

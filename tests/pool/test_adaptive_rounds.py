@@ -23,7 +23,7 @@ from tests.support.stack import small_request, worker
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 EVENTS, PER_JOB, PER_UNIT = 140, 10, 20
 #: One unit at a time, so that another has not begun when the first is stopped.
-QUICK = {"WMS2_SIZING_MIN_JOBS": "2", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_BLOCK_MAX_FILES": "2"}
+QUICK = {"sizing_min_jobs": 2, "dag_max_merge_groups": 1, "block_max_files": 2}
 
 
 def runs(request: Request, round_index: int) -> bool:

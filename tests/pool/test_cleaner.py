@@ -59,8 +59,7 @@ def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_kill
     files = [late, *(file.lfn for file in kept)]
     (journals / "merge.1.json").write_text(json.dumps({"schema": "wms2.journal/1", "files": files}))
 
-    at_once = site_jobs.conf().model_copy(update={"cleaner_grace_days": 0.0})
-    monkeypatch.setattr(cleaner, "conf", lambda: at_once)
+    monkeypatch.setattr(cleaner, "CLEANER_GRACE_DAYS", 0.0)
 
     def kill(point: str) -> None:
         if point == "site_job.called":
@@ -94,7 +93,7 @@ def written(store: Path, bases: set[str]) -> set[str]:
 
 def test_a_running_request_is_cleaned_until_nothing_is_left_but_what_rucio_removes(ready: None) -> None:
     request = request_import(document=small_request(events=40, per_job=20), request_name=None, actor="tester")
-    one_by_one = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_BLOCK_MAX_FILES": "1"}
+    one_by_one = {"jobs_per_work_unit": 1, "dag_max_merge_groups": 1, "block_max_files": 1}
     files = OutputFile.objects.filter(block__workflow__request=request)
     with worker(**one_by_one) as running:
         registered = Effect.objects.filter(request=request, kind=EffectKind.DBS_BLOCK, state=EffectState.DONE)

@@ -11,7 +11,6 @@ import pytest
 
 from dags_app.models import Leftover, SiteJob, SiteJobState, WorkUnit
 from dags_app.payload.contract import documents, names
-from dags_app.services import site_jobs
 from outputs_app.models import OutputFile
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
@@ -44,8 +43,7 @@ def test_a_loser_is_removed_from_a_storage_that_is_reached_over_root_alone(ready
     Path(f"{storage}{late}").write_text("late")
     journals.mkdir(parents=True)
     (journals / "merge.1.json").write_text(json.dumps({"schema": "wms2.journal/1", "files": [late, *kept]}))
-    at_once = site_jobs.conf().model_copy(update={"cleaner_grace_days": 0.0})
-    monkeypatch.setattr(cleaner, "conf", lambda: at_once)
+    monkeypatch.setattr(cleaner, "CLEANER_GRACE_DAYS", 0.0)
     until = time.monotonic() + 180
     while not SiteJob.objects.filter(state=SiteJobState.DONE).exists():
         assert time.monotonic() < until, list(SiteJob.objects.values())

@@ -39,10 +39,8 @@ S = RequestStatus
 #: One unit at a time, so that something is left to be stopped.
 SETTINGS = {
     "WMS2_JOB_CREDENTIAL": "proxy",
-    "WMS2_JOB_CREDENTIAL_MARGIN_SECONDS": "1200",
-    "WMS2_JOB_CREDENTIAL_STOP_SECONDS": "900",
-    "WMS2_DAG_MAX_MERGE_GROUPS": "1",
-    "WMS2_JOBS_PER_WORK_UNIT": "1",
+    "dag_max_merge_groups": 1,
+    "jobs_per_work_unit": 1,
 }
 UNITS, PER_JOB = 4, 10
 HOUR_SECONDS = 3600.0
@@ -87,11 +85,11 @@ def test_a_dag_whose_proxy_ends_is_stopped_and_resumed_with_the_renewed_one(read
     with worker(**SETTINGS, WMS2_JOB_CREDENTIAL_PATH=str(proxy.path)) as running:
         running.wait(lambda: waits(request), seconds=120)
         assert not DAG.objects.filter(workflow__request=request).exists(), "it ends before the margin"
-        proxy.renew(2 * HOUR_SECONDS)
+        proxy.renew(3 * HOUR_SECONDS)
         running.wait(lambda: DAG.objects.filter(workflow__request=request, units_done__gte=1).exists(), seconds=180)
         proxy.renew(600)
         running.wait(lambda: status(request) == S.QUEUED and waits(request), seconds=120)
-        proxy.renew(4 * HOUR_SECONDS)
+        proxy.renew(5 * HOUR_SECONDS)
         running.wait(lambda: ended(request), seconds=300)
 
     assert_completed(request)
@@ -161,7 +159,7 @@ def test_a_whole_request_with_a_token_is_done_in_containers(ready: None, proxy: 
     document["assignRequest"]["SiteWhitelist"] = ["T2_US_Purdue"]
     request = request_import(document=document, request_name=None, actor="tester")
     carried = {"WMS2_JOB_CREDENTIAL": "token", "WMS2_JOB_CREDENTIAL_PATH": str(proxy.path)}
-    with worker(**carried, WMS2_JOBS_PER_WORK_UNIT="2") as running:
+    with worker(**carried, jobs_per_work_unit=2) as running:
         running.wait(lambda: ended(request), seconds=300)
     assert_completed_once(request)
 

@@ -46,14 +46,14 @@ def wide_request() -> dict[str, Any]:
 
 @pytest.fixture(name="running")
 def _running(ready: None) -> Iterator[Worker]:
-    with worker(WMS2_JOBS_PER_WORK_UNIT=str(JOBS_PER_UNIT), WMS2_DAG_MAX_MERGE_GROUPS="1") as process:
+    with worker(jobs_per_work_unit=JOBS_PER_UNIT, dag_max_merge_groups=1) as process:
         yield process
 
 
 @pytest.fixture(name="wide")
 def _wide(ready: None) -> Iterator[Worker]:
     """Both work units at the same time."""
-    with worker(WMS2_JOBS_PER_WORK_UNIT=str(JOBS_PER_UNIT)) as process:
+    with worker(jobs_per_work_unit=JOBS_PER_UNIT) as process:
         yield process
 
 

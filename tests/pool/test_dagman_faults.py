@@ -18,7 +18,7 @@ from tests.support.outcomes import assert_completed, assert_completed_once, dagm
 from tests.support.stack import Worker, small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
-ONE_JOB_A_UNIT = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_ERROR_SAME_UNITS": "0"}
+ONE_JOB_A_UNIT = {"jobs_per_work_unit": 1, "error_same_units": 0}
 
 
 def imported(events: int = 20) -> Request:

@@ -90,7 +90,7 @@ def test_database_and_broker_that_crash_again_and_again_lose_nothing_of_what_run
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    rates = {"WMS2_RATE_LIMIT_SUBMIT": str(LIMIT), "WMS2_RATE_LIMIT_WINDOW_SECONDS": str(WINDOW_SECONDS)}
+    rates = {"rate_limit_submit": LIMIT, "rate_limit_window_seconds": WINDOW_SECONDS}
     going = [request_import(document=small_request(events=20), request_name=None, actor="tester") for _ in range(2)]
     flood = Flood(f"http://127.0.0.1:{port}", Token.objects.create(user=User.objects.create_superuser("olga")).key)
     moments: list[tuple[Callable[[], bool], Callable[[], None]]] = [

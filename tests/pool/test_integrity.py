@@ -35,8 +35,8 @@ pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytes
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "the site has lost it"}
 WITH_CHECKS = {
-    "WMS2_STORAGE_CHECKS_ENABLED": "1", "WMS2_STORAGE_CHECKSUM_FRACTION": "1", "WMS2_JOBS_PER_WORK_UNIT": "1",
-    "WMS2_GENERATION_EXCESS_FACTOR": "10",
+    "WMS2_STORAGE_CHECKS_ENABLED": "1", "WMS2_STORAGE_CHECKSUM_FRACTION": "1", "jobs_per_work_unit": 1,
+    "generation_excess_factor": 10,
 }  # fmt: skip
 
 

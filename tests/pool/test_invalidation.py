@@ -34,7 +34,7 @@ WHO = {"actor": "olga", "reason": "wrong global tag"}
 KINDS = (EffectKind.INVALIDATION_MANIFEST, EffectKind.DBS_INVALIDATE, EffectKind.RUCIO_RELEASE)
 POINTS = tuple(f"{kind}.{point}" for kind in KINDS for point in ("claimed", "called", "recorded"))
 #: One work unit at a time and a block for each, so that one is registered while the other is still to be done.
-ONE_BY_ONE = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_BLOCK_MAX_FILES": "1"}
+ONE_BY_ONE = {"jobs_per_work_unit": 1, "dag_max_merge_groups": 1, "block_max_files": 1}
 
 
 def imported() -> Request:

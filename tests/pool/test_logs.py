@@ -20,7 +20,7 @@ from tests.support.outcomes import ended, status
 from tests.support.stack import worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
-SETTINGS = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_ERROR_MAX_RESCUE_ATTEMPTS": "0", "WMS2_ERROR_SAME_UNITS": "0"}
+SETTINGS = {"jobs_per_work_unit": 1, "error_max_rescue_attempts": 0, "error_same_units": 0}
 
 
 def test_the_logs_of_a_job_that_could_not_read_its_input_are_one_click_from_the_error(

@@ -22,7 +22,7 @@ from wms2.models import AuditEntry
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.alone]
 S = RequestStatus
 #: Units run one after the other, so that some are done and some are not when the queue is lost.
-SETTINGS = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_SCHEDD_SUSPICION_SECONDS": "6"}
+SETTINGS = {"jobs_per_work_unit": 1, "dag_max_merge_groups": 1, "WMS2_SCHEDD_SUSPICION_SECONDS": "6"}
 BY = {"actor": "tester", "reason": "its spool was lost"}
 
 

@@ -70,7 +70,7 @@ def test_a_masked_lumi_based_request_over_a_growing_dataset_completes(ready: Non
     request = lumi_request(
         dataset, SplittingAlgo="LumiBased", LumisPerJob=3, LumiList=mask, RunBlacklist=[7], OpenRunningTimeout=20
     )
-    with worker(WMS2_INPUT_REREAD_SECONDS="2", WMS2_WAIT_FOR_FULL_UNITS="0") as running:
+    with worker(WMS2_INPUT_REREAD_SECONDS="2", jobs_per_work_unit=1) as running:
         running.wait(lambda: status(request) == RequestStatus.ACTIVE or ended(request), seconds=120)
         dataset.add_block(SourceFile([(2, n) for n in range(2, 6)], PURDUE, first_event=401))  # 3 to 5 are wanted
         running.wait(lambda: ended(request), seconds=420)

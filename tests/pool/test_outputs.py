@@ -24,7 +24,7 @@ from wms2.conf import conf
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 #: Units of one job; the request is held when one of them has failed.
-SETTINGS = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_ERROR_MAX_RESCUE_ATTEMPTS": "0", "WMS2_ERROR_SAME_UNITS": "0"}
+SETTINGS = {"jobs_per_work_unit": 1, "error_max_rescue_attempts": 0, "error_same_units": 0}
 
 
 def storage(rse: str, lfn: str) -> Path:

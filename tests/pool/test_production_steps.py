@@ -17,7 +17,7 @@ from tests.support.stack import small_request, worker
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 UNITS, PER_JOB = 6, 10
 #: One DAG at a time, and one unit at a time in it, so that it is seen who goes before whom.
-NARROW = {"WMS2_MAX_ACTIVE_DAGS": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_JOBS_PER_WORK_UNIT": "1"}
+NARROW = {"max_active_dags": 1, "dag_max_merge_groups": 1, "jobs_per_work_unit": 1}
 
 
 def imported(units: int, priority: int, steps: list[dict[str, Any]]) -> Request:

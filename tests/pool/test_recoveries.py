@@ -22,13 +22,13 @@ from requests_app.work.ledger import ledger_of
 from sites_app.models import SiteBan
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
+from tests.support.limits import set_limits
 from tests.support.outcomes import assert_completed, assert_completed_once, ended, status, waiting_for
 from tests.support.stack import Worker, small_request, worker
-from wms2.conf import conf
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 #: Units of one job; with less than all of them failed the request goes on.
-TOLERANT = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_ERROR_HOLD_THRESHOLD": "1", "WMS2_ERROR_SAME_UNITS": "0"}
+TOLERANT = {"jobs_per_work_unit": 1, "error_hold_threshold": 1, "error_same_units": 0}
 EVENTS, PER_FILE = 40, 10
 
 
@@ -118,10 +118,8 @@ def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(
     ready: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = imported(small_reprocessing(seeded_input(tmp_path, events=PER_FILE)))
-    settings = {"WMS2_ERROR_MAX_RESCUE_ATTEMPTS": "0", "WMS2_UNREADABLE_APART_SECONDS": "1"}
-    for name, value in settings.items():  # a release closes the round in this process, and judges the file there
-        monkeypatch.setenv(name, value)
-    conf.cache_clear()
+    settings = {"error_max_rescue_attempts": 0, "unreadable_apart_seconds": 1}
+    set_limits(monkeypatch, **settings)  # a release closes the round in this process, and judges the file there
     with planned(request, tmp_path, **settings) as running:
         dag = DAG.objects.get(workflow__request=request)
         unreadable, merging, _ = (unit.name for unit in WorkUnit.objects.filter(dag=dag).order_by("index"))
@@ -246,7 +244,7 @@ def test_three_broken_requests_ban_no_site_for_a_healthy_one(ready: None) -> Non
         psets = request.workflow.psets
         psets["GenSim"] += "\nprocess.simulation.failure = cms.untracked.PSet(exitCode=cms.untracked.int32(8021))\n"
         Workflow.objects.filter(request=request).update(psets=psets)
-    with worker(WMS2_SITE_BAN_MIN_FAILURES="1", WMS2_SITE_BAN_FAILURE_RATIO="0.1") as running:
+    with worker(site_ban_min_failures=1, site_ban_failure_ratio=0.1) as running:
         running.wait(lambda: all(ended(request) for request in (healthy, *broken)), seconds=600)
     assert_completed(healthy)
     assert {status(request) for request in broken} == {RequestStatus.HELD}

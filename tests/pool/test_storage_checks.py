@@ -37,7 +37,7 @@ def test_what_is_missing_or_damaged_is_found_at_once_by_either_way(ready: None, 
         document = small_request(events=60)
         document["assignRequest"]["SiteWhitelist"] = sites
         requests.append(request_import(document=document, request_name=None, actor="tester"))
-    with worker(WMS2_JOBS_PER_WORK_UNIT="1") as running:
+    with worker(jobs_per_work_unit=1) as running:
         running.wait(lambda: all(ended(request) for request in requests), seconds=420)
         assert {status(request) for request in requests} == {RequestStatus.COMPLETED}
         files = OutputFile.objects.order_by("pk")

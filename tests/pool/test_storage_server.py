@@ -47,7 +47,7 @@ def test_a_storage_server_that_is_away_for_a_minute_costs_tries_and_no_work(
     string = document["createRequest"]["ProcessingString"]
     request = request_import(document=document, request_name=None, actor="tester")
     server = of_the_stack()
-    with worker(WMS2_JOBS_PER_WORK_UNIT="2") as running:
+    with worker(jobs_per_work_unit=2) as running:
         running.wait(lambda: bool(files_of(string, server.storage)), seconds=180)
         begun = time.monotonic()
         with away(server):

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "tester", "reason": "for the test"}
 #: Units of one job that run one after the other: some are done and some are not whenever a DAG is stopped.
-SLOWLY = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1"}
+SLOWLY = {"jobs_per_work_unit": 1, "dag_max_merge_groups": 1}
 QUICKLY = {"WMS2_SERVICE_TIMEOUT_SECONDS": "3"}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from outputs_app.effects import time_slices
 from sites_app.models import Site
+from tests.support.limits import set_limits
 from tests.support.scripted import branching
 from tests.support.scripted.branching import once
 from tests.support.scripted.invariants import check
@@ -95,7 +96,7 @@ def test_it_is_put_back_as_it_was_and_what_a_test_does_to_it_is_gone(another_wor
         lambda world: (world.root / "new").touch(),
         lambda world: world.source("Another", 1),
         lambda world: world.clock.advance(1),
-        lambda world: world.patch.setenv("WMS2_MAX_ACTIVE_DAGS", "1"),
+        lambda world: set_limits(world.patch, max_active_dags=1),
         lambda world: world.patch.setattr(time_slices, "TIME_SLICE_SECONDS", 0.0),
         lambda world: world.patch.setattr(time_slices, "TIME_SLICE_SECONDS", lambda: 0),
         lambda world: setattr(world.schedd, "named", lambda *_: world.schedd),

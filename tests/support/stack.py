@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db import connection
 
+from deploy.stack.environment import with_limits
 from tests.support import warm
 from tests.support.places import ROOT
 from tests.support.side_by_side import PATIENCE
@@ -30,12 +31,8 @@ SETTINGS = {
     "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "20",
     "WMS2_EFFECT_LEASE_SECONDS": "5",
     "WMS2_EFFECT_BACKOFF_SECONDS": "1,2,5",
-    "WMS2_RETRY_AFTER_FAILURE_SECONDS": "1",
-    "WMS2_RETRY_AFTER_FAILURE_MAX_SECONDS": "4",
-    "WMS2_DAG_STATUS_INTERVAL_SECONDS": "1",
-    "WMS2_DAG_LOG_SCAN_INTERVAL_SECONDS": "1",
-    "WMS2_COOLOFF_BASE_SECONDS": "1",
 }
+LIMITS = {"retry_after_failure_seconds": 1, "retry_after_failure_max_seconds": 4, "cooloff_base_seconds": 1}
 
 
 def missing() -> str:
@@ -62,9 +59,13 @@ def small_request(events: int = 40, per_job: int = 20, steps: int = 1) -> dict[s
 class Worker:
     """A process of WMS2 on the test's database: by default ``manage.py lifecycle_tick --loop``."""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
+    def __init__(self, *arguments: str, **settings: Any) -> None:
+        """``settings``: environment variables, in capitals, and limits."""
         self.arguments = arguments or ("manage.py", "lifecycle_tick", "--loop")
+        limits = {name: value for name, value in settings.items() if name.islower()}
+        environment = {name: str(value) for name, value in settings.items() if name not in limits}
         self.environment = {**os.environ, **SETTINGS, "WMS2_DATABASE_URL": database_url(), **environment}
+        self.environment |= with_limits(self.environment, **LIMITS | limits)
         self.log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"test-worker-{uuid.uuid4().hex[:8]}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.process: subprocess.Popen[bytes] | warm.Forked | None = None
@@ -157,9 +158,9 @@ def not_completed(lines: int = 15) -> str:
 
 
 @contextmanager
-def worker(*arguments: str, **environment: str) -> Iterator[Worker]:
+def worker(*arguments: str, **settings: Any) -> Iterator[Worker]:
     """A running worker that is gone afterwards."""
-    running = Worker(*arguments, **environment)
+    running = Worker(*arguments, **settings)
     running.start()
     try:
         yield running
@@ -169,22 +170,22 @@ def worker(*arguments: str, **environment: str) -> Iterator[Worker]:
     assert not forgotten, forgotten[0]
 
 
-def celery_worker(name: str, **environment: str) -> AbstractContextManager[Worker]:
+def celery_worker(name: str, **settings: Any) -> AbstractContextManager[Worker]:
     """A Celery worker as in production, with a name and a node of its own."""
     arguments = ("worker", "-c", "2", "--hostname", f"{name}@localhost", "--loglevel", "INFO")
-    return worker("-m", "celery", "-A", "wms2", *arguments, WMS2_NODE=name, **environment)
+    return worker("-m", "celery", "-A", "wms2", *arguments, WMS2_NODE=name, **settings)
 
 
-def celery_beat(directory: Path, **environment: str) -> AbstractContextManager[Worker]:
+def celery_beat(directory: Path, **settings: Any) -> AbstractContextManager[Worker]:
     """Celery's clock, with a schedule of its own."""
     arguments = ("beat", "--schedule", str(directory / "beat-schedule"), "--pidfile=", "--loglevel", "INFO")
-    return worker("-m", "celery", "-A", "wms2", *arguments, **environment)
+    return worker("-m", "celery", "-A", "wms2", *arguments, **settings)
 
 
-def web(port: int, **environment: str) -> AbstractContextManager[Worker]:
+def web(port: int, **settings: Any) -> AbstractContextManager[Worker]:
     """The web server as in production, at a port of this machine."""
     arguments = ("--config", "python:deploy.run.web", "wms2.wsgi:application")
-    return worker("-m", "gunicorn", *arguments, PORT=str(port), **environment)
+    return worker("-m", "gunicorn", *arguments, PORT=str(port), **settings)
 
 
 def stream(port: int, **environment: str) -> AbstractContextManager[Worker]:

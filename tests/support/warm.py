@@ -32,7 +32,7 @@ READ_AT_START = (
     "WMS2_SECRET_KEY",
 )  # fmt: skip
 #: Celery's clock reads these at once, too.
-READ_BY_BEAT = ("WMS2_CYCLE_SECONDS", "WMS2_POLL_SECONDS", "WMS2_REQMGR2_POLL_SECONDS")
+READ_BY_BEAT = ("WMS2_CYCLE_SECONDS", "WMS2_REQMGR2_POLL_SECONDS")
 #: What processes import only when they run.
 _IMPORTED = (
     "requests_app.management.commands.lifecycle_tick", "wms2.urls", "celery.__main__", "celery.apps.beat", "celery.apps.worker",

@@ -21,6 +21,7 @@ from rest_framework.test import APIClient
 from requests_app.models import RequestStatus
 from requests_app.monitoring.health import health_warnings
 from tests.support.issuers import ANY_AUDIENCE, AUDIENCE, ROLES, Issuer, by_hand, client_with, ec_key, rsa_key
+from tests.support.limits import set_limits
 from tests.support.problems import problem
 from tests.support.rows import request_row
 from wms2.actions import Role
@@ -32,6 +33,7 @@ from wms2.identities.bearer import LEEWAY_SECONDS, MOST_BYTES, judged, name_of
 from wms2.identities.grants import OPERATORS, Grant
 from wms2.models import AuditEntry, ServiceAccount
 from wms2.runtime.shared_counts import Broker
+from wms2.web.login_throttle import FAILURES_PER_ADDRESS
 
 pytestmark = pytest.mark.django_db
 READ = "/api/v1/status"
@@ -376,7 +378,7 @@ def test_a_subject_is_never_taken_for_another_user(issuer: Issuer, monkeypatch: 
 
 def test_wrong_tokens_are_counted_by_address_and_a_right_one_never_waits(issuer: Issuer) -> None:
     wrong = issuer.token(key=rsa_key("evil"))
-    most = conf().sign_in_failures_per_address
+    most = FAILURES_PER_ADDRESS
     for _ in range(most):
         problem(client_with(wrong).get(READ), 401, "invalid_token")
     for _ in range(5):
@@ -388,7 +390,8 @@ def test_wrong_tokens_are_counted_by_address_and_a_right_one_never_waits(issuer:
 
 
 def test_calls_of_one_user_are_counted_together(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    trust(monkeypatch, issuer, rate_limit_read="2", rate_limit_window_seconds="3600")
+    trust(monkeypatch, issuer)
+    set_limits(monkeypatch, rate_limit_read=2, rate_limit_window_seconds=3600)
     prefix = f"wms2:test:bearer:{time.time_ns()}"
     broker = Broker(django_settings.CELERY_BROKER_URL, prefix, "rates are not limited")
     rate_limits.use(rate_limits.RateLimits(broker))

@@ -32,7 +32,7 @@ def change(**values: float) -> None:
 def test_without_changes_the_settings_hold(django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_force, "CACHE_SECONDS", 600.0)
     with django_assert_num_queries(1):
-        assert in_force.in_force() == conf()
+        assert in_force.in_force() == conf().limits
         assert in_force.in_force().site_ban_duration_days == 7
     assert type(in_force.in_force().retry_merge) is int
 
@@ -68,14 +68,14 @@ def test_bounds_are_those_of_the_setting_and_what_a_release_does_not_take_is_pas
         with pytest.raises(ConfigurationError, match=name):
             change(**{name: value})
     Limit.objects.create(name="retry_merge", value=1000, actor="olga", reason="of a release with other bounds")
-    assert in_force.in_force() == conf()
+    assert in_force.in_force() == conf().limits
 
 
 def test_one_limit_beyond_the_bounds_of_this_release_is_told_and_leaves_the_others_in_force() -> None:
     for name, value in {"default_memory_per_core_mb": 50, "jobs_per_work_unit": 3}.items():
         Limit.objects.create(name=name, value=value, actor="olga", reason="of a release with other bounds")
     for settings in (in_force.in_force(), limits_now()):
-        assert (settings.jobs_per_work_unit, settings.default_memory_per_core_mb) == (3, conf().default_memory_per_core_mb)
+        assert (settings.jobs_per_work_unit, settings.default_memory_per_core_mb) == (3, conf().limits.default_memory_per_core_mb)
     reported = "Input should be greater than or equal to 100; its default holds until it is changed"
     assert health_warnings()["limit default_memory_per_core_mb"] == reported
     change(default_memory_per_core_mb=1500)

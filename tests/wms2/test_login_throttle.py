@@ -20,7 +20,14 @@ from wms2.conf import conf
 from wms2.models import AuditEntry
 from wms2.runtime.shared_counts import Broker, SharedCounts
 from wms2.web import login_throttle
-from wms2.web.login_throttle import WINDOW_SECONDS, address_of, proxy_not_counted, use_attempts
+from wms2.web.login_throttle import (
+    FAILURES_PER_ADDRESS,
+    FAILURES_PER_NAME,
+    WINDOW_SECONDS,
+    address_of,
+    proxy_not_counted,
+    use_attempts,
+)
 
 pytestmark = pytest.mark.django_db
 FORMS = ("/login/", "/admin/login/")
@@ -53,7 +60,7 @@ def sign_in(form: str, password: str, name: str = "rita", address: str = "10.0.0
 @pytest.mark.parametrize("form", FORMS)
 def test_twelve_wrong_passwords_are_slowed_down_and_the_right_one_waits_with_them(form: str, moment: Moment) -> None:
     codes = [sign_in(form, f"guess {number}").status_code for number in range(12)]
-    most = conf().sign_in_failures_per_name
+    most = FAILURES_PER_NAME
     assert codes == [200] * most + [429] * (12 - most)
 
     moment.now += 100.5
@@ -75,13 +82,13 @@ def test_others_are_not_kept_waiting(moment: Moment) -> None:
 
 def test_who_gets_it_right_in_time_begins_anew(moment: Moment) -> None:
     for _ in range(3):
-        for _ in range(conf().sign_in_failures_per_name - 1):
+        for _ in range(FAILURES_PER_NAME - 1):
             assert sign_in("/login/", "guess").status_code == 200
         assert sign_in("/login/", "opensesame").status_code == 302
 
 
 def test_one_address_that_tries_many_names_is_slowed_down(moment: Moment) -> None:
-    most = conf().sign_in_failures_per_address
+    most = FAILURES_PER_ADDRESS
     codes = [sign_in("/login/", "guess", name=f"name{number}").status_code for number in range(most + 3)]
     assert codes == [200] * most + [429] * 3
     assert sign_in("/login/", "opensesame", name="stan").status_code == 429
@@ -104,7 +111,7 @@ def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment
         right += answer.status_code not in (200, 401, 429)
     windows = 10_000 * 0.1 // WINDOW_SECONDS + 1
     assert not right
-    assert judged <= windows * 50 * (2 * conf().sign_in_failures_per_name + conf().sign_in_failures_per_address)
+    assert judged <= windows * 50 * (2 * FAILURES_PER_NAME + FAILURES_PER_ADDRESS)
     assert AuditEntry.objects.count() <= windows * 50 * 3, "a wait of each name and each kind, once in its window and address"
     assert sign_in("/login/", "opensesame", address="10.0.2.1").status_code == 302, "from elsewhere the user comes in"
 
@@ -120,7 +127,7 @@ def test_each_wait_is_audited_and_logged_once(moment: Moment) -> None:
 def test_wrong_tokens_are_slowed_down_by_address_and_right_ones_never(moment: Moment) -> None:
     wrong = APIClient(REMOTE_ADDR="10.0.0.1")
     wrong.credentials(HTTP_AUTHORIZATION="Token of-nobody")
-    for _ in range(conf().sign_in_failures_per_address):
+    for _ in range(FAILURES_PER_ADDRESS):
         problem(wrong.get("/api/v1/status"), 401, "authentication_failed")
     moment.now += 10
     waits = wrong.get("/api/v1/status")
@@ -134,7 +141,7 @@ def test_wrong_tokens_are_slowed_down_by_address_and_right_ones_never(moment: Mo
 
 def test_all_processes_count_together_in_the_broker(moment: Moment) -> None:
     prefix = f"test:{uuid.uuid4()}"
-    for _ in range(conf().sign_in_failures_per_name):
+    for _ in range(FAILURES_PER_NAME):
         use_attempts(
             SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins"))
         )  # as if each time another process

@@ -29,6 +29,7 @@ from wms2.conf import conf
 from wms2.models import AuditEntry
 from wms2.runtime.shared_counts import SharedCounts
 from wms2.settings.logs import logging_config
+from wms2.web import login_throttle, sessions
 from wms2.web.login_throttle import use_attempts
 from wms2.web.sessions import sessions_of
 
@@ -81,7 +82,7 @@ def is_in(client: Client, **headers: str) -> bool:
 
 
 def test_a_session_that_is_idle_ends_whatever_its_page_asks_for_by_itself(rita: User) -> None:
-    idle = timedelta(seconds=conf().session_idle_seconds)
+    idle = timedelta(seconds=sessions.IDLE_SECONDS)
     with time_machine.travel(BEGAN, tick=False) as clock:
         client = signed_in()
         clock.shift(idle)
@@ -95,7 +96,7 @@ def test_a_session_that_is_idle_ends_whatever_its_page_asks_for_by_itself(rita: 
 
 
 def test_a_session_that_is_used_all_the_time_ends_too(rita: User) -> None:
-    most = timedelta(seconds=conf().session_absolute_seconds)
+    most = timedelta(seconds=sessions.ABSOLUTE_SECONDS)
     with time_machine.travel(BEGAN, tick=False) as clock:
         client = signed_in()
         while datetime.now(UTC) + timedelta(hours=1) < BEGAN + most:
@@ -165,7 +166,7 @@ def test_a_new_password_asks_for_the_old_one_and_ends_other_sessions(rita: User)
 def test_guesses_of_the_old_password_wait_and_the_admin_has_no_page_of_its_own_for_it(
     rita: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WMS2_SIGN_IN_FAILURES_PER_NAME", "2")
+    monkeypatch.setattr(login_throttle, "FAILURES_PER_NAME", 2)
     conf.cache_clear()
     use_attempts(SharedCounts())
     here = signed_in()

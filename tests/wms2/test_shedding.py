@@ -17,7 +17,7 @@ from requests_app.models import RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
-from wms2.conf import conf
+from wms2.conf import WEB_THREADS, conf
 from wms2.web import shedding
 from wms2.web.shedding import ASK_SECONDS, EASED, MEAN_SECONDS, SLOW_SECONDS, Call, Load, call_of
 
@@ -81,7 +81,7 @@ def test_no_declaration_names_an_action_that_its_view_does_not_have() -> None:
 
 
 def test_each_call_names_a_rate_of_the_settings() -> None:
-    assert all(hasattr(conf(), f"rate_limit_{call.rate}") for call in Call if call.rate)
+    assert all(hasattr(conf().limits, f"rate_limit_{call.rate}") for call in Call if call.rate)
 
 
 class Hand:
@@ -97,7 +97,7 @@ def test_busy_threads_for_some_seconds_are_a_load_and_idle_ones_end_it() -> None
     clock = Hand()
     load = Load(database=lambda: 0.0, clock=clock)
     found = []
-    for seconds, threads in ((0, conf().web_threads), (5 * MEAN_SECONDS, 0), (0.1 * MEAN_SECONDS, -conf().web_threads)):
+    for seconds, threads in ((0, WEB_THREADS), (5 * MEAN_SECONDS, 0), (0.1 * MEAN_SECONDS, -WEB_THREADS)):
         clock.now += seconds
         load.change(threads)
         found.append(load.is_too_high())

@@ -36,6 +36,8 @@ from wms2.runtime.credentials import Credential
 
 #: A call over REST waits for an issuer's keys while they are read.
 _KEYS_SECONDS = 5.0
+#: Scope of all datasets, blocks and files.
+RUCIO_SCOPE = "cms"
 
 
 @cache
@@ -107,7 +109,7 @@ def issuer_keys(place: str) -> KeySetAtUrl | KeySetInFile:
 def rucio() -> RucioAdapter:
     """Rucio by the client configuration in ``rucio_home``."""
     settings = conf()
-    return RucioAdapter(settings.rucio_home, settings.rucio_account, settings.rucio_scope, settings.service_timeout_seconds)
+    return RucioAdapter(settings.rucio_home, settings.rucio_account, RUCIO_SCOPE, settings.service_timeout_seconds)
 
 
 @cache

@@ -16,7 +16,6 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from wms2.api.problems import Problem, ProblemError
-from wms2.conf import conf
 from wms2.identities.front_end import ANONYMOUS
 from wms2.metrics.series import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
 from wms2.runtime.in_force import in_force
@@ -68,7 +67,7 @@ class RateLimits:
         """Count one call; None while the broker is silent."""
 
         def counted() -> Answer:
-            window = int(conf().rate_limit_window_seconds * 1000)
+            window = int(in_force().rate_limit_window_seconds * 1000)
             said: Any = self._script(keys=[f"{self.broker.prefix}:{rate}:{identity}"], args=[window, limit, _MOST_WINDOWS])
             return Answer(said[0] / 1000, int(said[1]), said[2] / 1000)
 
@@ -94,7 +93,7 @@ class RateThrottle(BaseThrottle):
         said = _counted(rate, request.user, request._request)
         if said is None:
             return True
-        limit, window = _limit(rate), conf().rate_limit_window_seconds
+        limit, window = _limit(rate), in_force().rate_limit_window_seconds
         view.headers |= {
             "RateLimit-Limit": f"{limit}, {limit};w={window:g}",
             "RateLimit-Remaining": str(said.left),

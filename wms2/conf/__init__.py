@@ -1,7 +1,8 @@
-"""Typed, frozen settings of WMS2. Each field is read once from ``WMS2_<FIELD>``; operators' run-time changes are Limit rows.
+"""Typed, frozen settings of WMS2. Each field is read once from ``WMS2_<FIELD>``.
 
-Units stand in the names. Wrong values are refused by name; there is no fallback. The text below a field is its line in
-``docs/configuration.md``, the comments are the headings there. One module a theme.
+Limits are what operators change at run time; here are their defaults. Units stand in the names. Wrong values are refused by
+name; there is no fallback. The text below a field is its line in ``docs/configuration.md``, the comments are the headings there.
+One module a theme.
 Sources: spec 4.2, 4.4, 4.7, 5.2, 15; error-handling 8.
 """
 
@@ -18,13 +19,14 @@ from pydantic import ValidationError
 
 from wms2.conf.alerts import Alerts
 from wms2.conf.identities import Identities
-from wms2.conf.lifecycle import Lifecycle
+from wms2.conf.lifecycle import WEB_THREADS, Lifecycle
+from wms2.conf.limits import GROUPS, Limits
 from wms2.conf.outputs import DATABASE_IDLE_SECONDS, Outputs
 from wms2.conf.planning import Planning
-from wms2.conf.services import JobCredential, Services
+from wms2.conf.services import LINKED, JobCredential, Services
 from wms2.errors import ConfigurationError
 
-__all__ = ["DATABASE_IDLE_SECONDS", "Conf", "JobCredential", "conf", "from_environment"]
+__all__ = ["DATABASE_IDLE_SECONDS", "GROUPS", "WEB_THREADS", "Conf", "JobCredential", "Limits", "conf", "from_environment"]
 
 
 class Conf(Outputs, Planning, Lifecycle, Identities, Alerts, Services):
@@ -36,7 +38,8 @@ class Conf(Outputs, Planning, Lifecycle, Identities, Alerts, Services):
         return (self.output_placement or ("msoutput" if self.reqmgr2_follow else "wms2")) == "msoutput"
 
 
-#: Settings of former releases that are constants now: set, they would do nothing, so they stop the start.
+#: Settings of former releases that are constants now: set, they would do nothing, so they stop the start. Those that stand in
+#: another variable name it.
 _REMOVED = """
 WMS2_TIMEOUT_SUBMITTED_SECONDS WMS2_TIMEOUT_PLANNING_SECONDS WMS2_TIMEOUT_DISPATCH_SECONDS WMS2_TIMEOUT_STOPPING_SECONDS
 WMS2_TIMEOUT_RESUBMITTING_SECONDS WMS2_TIMEOUT_VALIDATING_SECONDS WMS2_TIMEOUT_VALIDATED_SECONDS
@@ -52,20 +55,29 @@ WMS2_HARVEST_MAX_JOBS WMS2_KEEP_ANSWERS_HOURS WMS2_KEPT_LOGS_PER_UNIT WMS2_KEPT_
 WMS2_KEPT_LOGS_OF_SUCCESSES WMS2_RULE_APPROVAL_CHECK_SECONDS WMS2_RECONCILE_DAYS WMS2_INTEGRITY_REMINDER_HOURS
 WMS2_DATABASE_LOCK_SECONDS WMS2_DATABASE_IDLE_SECONDS WMS2_DATABASE_SILENT_SECONDS WMS2_WORKER_MISSING_SECONDS
 WMS2_CREDENTIAL_ALERT_SECONDS WMS2_SIGN_IN_WINDOW_SECONDS WMS2_MAX_CLOCK_SKEW_SECONDS WMS2_PRIMARY_DS_TYPE
-WMS2_PILEUP_MIN_FRACTION WMS2_PILEUP_CACHE_SECONDS
+WMS2_PILEUP_MIN_FRACTION WMS2_PILEUP_CACHE_SECONDS WMS2_ALERT_DIGEST_HOUR WMS2_ALERT_REMINDER_HOURS WMS2_CLEANER_GRACE_DAYS
+WMS2_DAG_LOG_SCAN_INTERVAL_SECONDS WMS2_DAG_STATUS_INTERVAL_SECONDS WMS2_JOB_CREDENTIAL_MARGIN_SECONDS
+WMS2_JOB_CREDENTIAL_STOP_SECONDS WMS2_MAX_NODES_PER_DAG WMS2_MAX_VERSIONS WMS2_MAX_WALL_SECONDS WMS2_MAX_WORK_UNITS_PER_DAG
+WMS2_OVERCOMMIT_MAX WMS2_PACK_DAGS_AFTER_DAYS WMS2_PHYSICS_GROUP WMS2_POLL_SECONDS WMS2_RUCIO_SCOPE WMS2_RULE_ACTIVITY
+WMS2_SESSION_ABSOLUTE_SECONDS WMS2_SESSION_IDLE_SECONDS WMS2_SIGN_IN_FAILURES_PER_ADDRESS WMS2_SIGN_IN_FAILURES_PER_NAME
+WMS2_TARGET_WALL_SECONDS WMS2_TOKEN_MAX_SECONDS WMS2_WAIT_FOR_FULL_UNITS WMS2_WEB_THREADS WMS2_X509_DN_HEADER
+WMS2_X509_VERIFY_HEADER
 """
+_ELSEWHERE = {f"WMS2_{name.upper()}": "WMS2_LIMITS" for name in Limits.model_fields} | {
+    f"WMS2_LINK_{name.upper()}": "WMS2_LINKS" for name in LINKED
+}
 
 
 def _variable(place: tuple[int | str, ...]) -> str:
     """Which variable a problem is about; empty for one of several together, which names them itself."""
-    return f"WMS2_{'_'.join(str(part) for part in place).upper()}: " if place else ""
+    return "".join(f"{part}: " for part in (f"WMS2_{str(place[0]).upper()}", *place[1:])) if place else ""
 
 
 def _value(raw: str, form: object) -> object:
     """Lists are separated by commas, names with values are a JSON object; anything else is refused like any wrong value."""
     if form is tuple:
         return tuple(part.strip() for part in raw.split(","))
-    if form is dict:
+    if form in (dict, Limits):
         with suppress(ValueError):
             return json.loads(raw)
     return raw
@@ -73,14 +85,16 @@ def _value(raw: str, form: object) -> object:
 
 def from_environment(environment: Mapping[str, str]) -> Conf:
     """Read the settings from ``WMS2_*`` variables. Raises ConfigurationError: naming each missing, wrong or removed variable."""
-    if removed := sorted(set(_REMOVED.split()) & {name for name, value in environment.items() if value}):
+    given = {name for name, value in environment.items() if value}
+    if moved := sorted(_ELSEWHERE.keys() & given):
+        where = ", ".join(f"{name} in {_ELSEWHERE[name]}" for name in moved)
+        raise ConfigurationError(f"these have another variable now, a JSON object of names and values: {where}")
+    if removed := sorted(set(_REMOVED.split()) & given):
         raise ConfigurationError(f"these are constants of the code now; remove them from the environment: {', '.join(removed)}")
     values: dict[str, object] = {}
-    for name in Conf.model_fields:
-        raw = environment.get(f"WMS2_{name.upper()}")
-        if raw is None or raw == "":
-            continue
-        values[name] = _value(raw, get_origin(Conf.model_fields[name].annotation))
+    for name, field in Conf.model_fields.items():
+        if raw := environment.get(f"WMS2_{name.upper()}"):
+            values[name] = _value(raw, get_origin(field.annotation) or field.annotation)
     try:
         return Conf.model_validate(values)
     except ValidationError as error:

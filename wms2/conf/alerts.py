@@ -24,10 +24,6 @@ class Alerts(Base):
     alert_secrets: dict[str, str] = Field({})
     """JSON object: name of a secret that channels refer to -> its file, read at each use: keys of webhooks (`whsec_…`, one a
     line), or the last part of Mattermost's address."""
-    alert_reminder_hours: float = Field(8.0, ge=0, le=24 * 30)
-    """An alert that no one has acknowledged is sent again after so many hours; 0: never."""
-    alert_digest_hour: int = Field(7, ge=0, le=23)
-    """Hour, UTC, at which channels with a digest get the list of what waits for people."""
     mail_server: str = Field("", pattern=r"^([^\s:]+:\d{1,5})?$")
     """Mail server, `host:port`; empty: no mail is sent."""
     mail_from: str = Field("", pattern=r"^([^\s@]+@[^\s@]+)?$")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from wms2.conf.limits import Limits
+
 
 class Base(BaseModel):
     """What every theme may look at."""
@@ -23,3 +25,6 @@ class Base(BaseModel):
     submit_root: Path
     """Where the directories of DAGs lie: on the schedd's file system, writable for the owner of the jobs, not below `/tmp`,
     where DAGMan refuses to keep its logs."""
+    limits: Limits = Limits()
+    """JSON object: limit -> its default in this installation, where it is to differ from the table *Limits* below. What operators
+    change while WMS2 runs comes before it."""

@@ -14,11 +14,6 @@ class Identities(Base):
     """Who may do what, and how that is proved."""
 
     # --- Signing in
-    sign_in_failures_per_name: int = Field(5, ge=1, le=1000)
-    """So many wrong passwords for one user name from one address within five minutes; from then on no attempt is
-    checked until that time is over (429 with `Retry-After`). The right password resets the count."""
-    sign_in_failures_per_address: int = Field(20, ge=1, le=100_000)
-    """The same for all names from one address, and for wrong tokens over REST. Right tokens never wait."""
     break_glass_accounts: tuple[str, ...] = ()
     """Local users with a password for when single sign-on is down, separated by commas. Each of their sign-ins is audited
     and rings `Wms2BreakGlass`."""
@@ -29,8 +24,6 @@ class Identities(Base):
     token_audiences: tuple[str, ...] = ()
     """What `aud` of bearer tokens has to name, one of them, separated by commas: usually the address of this installation.
     `https://wlcg.cern.ch/jwt/v1/any` is taken only if it is among them. Required with `token_issuers`."""
-    token_max_seconds: int = Field(6 * 3600, ge=60, le=7 * 86400)
-    """Bearer tokens that are issued for longer are refused; the WLCG profile allows six hours."""
     token_users: dict[str, str] = Field({})
     """JSON object: user name of a bearer token's subject, `<sub>#<issuer without https://>` -> the user that the same person or
     service is through other doors."""
@@ -52,10 +45,6 @@ class Identities(Base):
     proxies_in_front: int = Field(0, ge=0, le=10)
     """Reverse proxies between the users and the web processes, each of which appends to `X-Forwarded-For`. With 0 the
     peer's address counts, and the header is ignored; behind a proxy all users then have one address."""
-    session_idle_seconds: int = Field(7200, ge=60, le=7 * 86_400)
-    """A session in the browser ends when its user has done nothing for so long; a page that updates by itself does nothing."""
-    session_absolute_seconds: int = Field(43_200, ge=60, le=30 * 86_400)
-    """A session ends so long after its sign-in, whatever is done; of sessions that begin from now on."""
     feed_readers: int = Field(8, ge=0, le=1000)
     """Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a thread, and
     a session of the database, beside the four threads for everything else; one more is answered 503."""
@@ -81,14 +70,13 @@ class Identities(Base):
     """Whether clients that a front end names no user for (status NONE, no certificate) may read without signing in."""
     x509_front_end_addresses: tuple[IPvAnyNetwork, ...] = ()
     """The same for a front end without HMAC, which verifies client certificates and sends on the client's name. Whatever
-    connects from these can be any user: it has to overwrite the three headers below. No address may be in both."""
-    x509_dn_header: str = Field("X-SSL-Client-S-DN", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
-    """Its header with the name of the verified certificate as RFC 4514 has it, nginx's `$ssl_client_s_dn`."""
-    x509_verify_header: str = Field("X-SSL-Client-Verify", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
-    """Its header that says `SUCCESS` when the certificate was verified, nginx's `$ssl_client_verify`."""
+    connects from these can be any user: it has to overwrite `X-SSL-Client-S-DN`, the name of the verified certificate as
+    RFC 4514 has it (nginx's `$ssl_client_s_dn`), `X-SSL-Client-Verify`, which says `SUCCESS` when it was verified
+    (`$ssl_client_verify`), and the header of the next setting. No address may be in both."""
     x509_voms_header: str = Field("", pattern=r"^([A-Za-z][A-Za-z0-9-]*)?$")
-    """Its header with the verified VOMS attributes, separated by commas; `role_names` has them without `/Capability=NULL`
-    and `/Role=NULL`. Where it is set the roles come from it alone; empty: users have the roles that are stored for them."""
+    """Header of that front end with the verified VOMS attributes, separated by commas; `role_names` has them without
+    `/Capability=NULL` and `/Role=NULL`. Where it is set the roles come from it alone; empty: users have the roles that are
+    stored for them."""
     x509_logins: dict[str, str] = Field({})
     """JSON object: the name of a certificate, `/DC=ch/DC=cern/OU=…/CN=…` -> the login of its owner."""
     x509_login_base: str = Field("", pattern=r"^(/[A-Za-z]+=.+)?$")

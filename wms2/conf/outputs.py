@@ -23,11 +23,6 @@ class Outputs(Base):
     for it, and those in the queue are removed."""
     cleaner_off_sites: tuple[str, ...] = ()
     """Sites at which nothing is removed, separated by commas."""
-    cleaner_grace_days: float = Field(3.0, ge=0)
-    """Since the end of a round, until what its units left is removed. Longer than any job runs: one that comes back late is
-    then found too."""
-    removal_tries: int = Field(3, ge=1, le=1000)
-    """After so many tries a request completes without what cannot be removed"""
 
     # --- Validation
     storage_checks_enabled: bool = True
@@ -48,8 +43,6 @@ class Outputs(Base):
     dqm_upload_allowed_urls: tuple[str, ...] = ("https://cmsweb.cern.ch/dqm", "https://cmsweb-testbed.cern.ch/dqm")
     """DQM servers that requests may name (`DQMUploadUrl`), with all that is below these addresses: jobs show them who they
     are. Separated by commas."""
-    harvest_max_attempts: int = Field(8, ge=1, le=1000)
-    """Failed attempts of one harvesting, after which it waits for an operator"""
 
     # --- Retention
     keep_events_days: float = Field(90.0, ge=0)
@@ -60,9 +53,6 @@ class Outputs(Base):
     of schedds' health and queues, and systemic alerts, bans and reconciliations that have ended."""
     keep_audit_days: float = Field(3 * 365.0, ge=0)
     """Entries of the audit that are older than so many days go, whatever they are about."""
-    pack_dags_after_days: float = Field(7.0, ge=0)
-    """The directories of a request's DAGs become one file each when it has been at an end for so many days; 0: never. The
-    pages go on showing what is in them."""
     archive_after_days: float = Field(7.0, ge=0)
     """A request that has been COMPLETED for so many days becomes ARCHIVED, once nothing is owed and its DAG directories are
     packed: the packs are moved to `archive_root`, and read from there. 0: never."""
@@ -73,10 +63,6 @@ class Outputs(Base):
     # --- Registration
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
     """Pauses after the first, second, … failure, separated by commas; the last one repeats."""
-    effect_max_pause_seconds: int = Field(7 * 86400, ge=1, le=7 * 86400)
-    """No pause between two tries of an effect is longer, whatever the schedule says"""
-    effect_max_retry_seconds: int = Field(3 * 86400, ge=1, le=365 * 86_400)
-    """Since its first failure, until an effect waits for an operator"""
     effect_gather_seconds: float = Field(30.0, ge=0)
     """Files of a block that are done within this time are registered and protected together; a block that is whole waits
     for nothing. 0: at once."""
@@ -100,16 +86,12 @@ class Outputs(Base):
     rucio_project: str = Field("", pattern=r"^(|Production|RelVal|Test)$")
     """Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a request whose
     SubRequestType says so, else Production, and Test when the environment is not production."""
-    rule_activity: str = "Production Output"
-    """Activity of all rules."""
     reconcile_hours: float = Field(24.0, ge=0)
     """From one comparison of an output dataset with what DBS and Rucio hold to the next, and from one check of our rules
     to the next; 0: only when an operator asks."""
     datasets_valid_at: str = Field("completion", pattern=r"^(completion|announcement)$")
     """When datasets of requests that came from ReqMgr2 become VALID: at `completion`, by WMS2; or at `announcement`, when
     they are announced there, as for WMCore's; WMS2 leaves them PRODUCTION then. Others: at completion."""
-    physics_group: str = "DataOps"
-    """Physics group of output datasets in DBS."""
 
     @model_validator(mode="after")
     def _claims_outlast_idle_transactions(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 from wms2.conf.base import Base
 
 #: An address with one place for a name.
-LINK = r"^(https?://[^{}\s]*\{\}[^{}\s]*)?$"
+LINK = r"^https?://[^{}\s]*\{\}[^{}\s]*$"
+LINKED = ("reqmgr2", "mcm", "das", "rucio", "cric")
 
 
 class JobCredential(StrEnum):
@@ -76,8 +77,6 @@ class Services(Base):
     """Directory with `etc/rucio.cfg` for the Rucio client."""
     rucio_account: str
     """Rucio account that owns the rules."""
-    rucio_scope: str = "cms"
-    """Scope of all datasets, blocks and files."""
     x509_cert: str = ""
     """Client certificate or proxy for ReqMgr2, ConfigCache, DBS and CRIC, in PEM; empty for none. This and all other
     credentials are read at each use: a renewed file counts from the next call on."""
@@ -95,12 +94,6 @@ class Services(Base):
     from then on."""
     job_credential_path: str = Field("", pattern=r"^(/[A-Za-z0-9_.@+/-]+)?$")
     """Its file, absolute, at the schedds' hosts and here, readable for the jobs' owner alone."""
-    job_credential_margin_seconds: int = Field(7200, ge=0)
-    """No DAG is submitted whose jobs' credential ends sooner; requests wait in QUEUED and say so. A token has to be good
-    for the wall time that the DAG's jobs ask for as well: HTCondor renews only proxies of jobs that run."""
-    job_credential_stop_seconds: int = Field(900, ge=300)
-    """DAGs are stopped when their jobs' credential ends so soon, and go on from their rescue files when it has been
-    renewed. At most the margin."""
     schedd_name: str
     """The schedd that DAGs are given to, by its name in the collector."""
     collector: str
@@ -120,17 +113,12 @@ class Services(Base):
     flower_url: str = Field("", pattern=r"^(https?://.*)?$")
     """Where Flower shows the Celery workers, at the host name of the pages, so that it is sent their session. They link to
     it for operators; empty: there is no link."""
-    link_reqmgr2: str = Field("", pattern=LINK)
-    """Page of a request in ReqMgr2, `{}` in place of its name, as in CMS `https://cmsweb.cern.ch/reqmgr2/fetch?rid={}`. Pages
-    lead there; empty: they do not. So do the next ones."""
-    link_mcm: str = Field("", pattern=LINK)
-    """Page of a prep id in McM, `https://cms-pdmv-prod.web.cern.ch/mcm/requests?prepid={}`."""
-    link_das: str = Field("", pattern=LINK)
-    """Page of a dataset, block or file in DAS, which shows what DBS has: `https://cmsweb.cern.ch/das/request?input={}`."""
-    link_rucio: str = Field("", pattern=LINK)
-    """Page of a dataset, block or file in Rucio: `https://cms-rucio-webui.cern.ch/did?scope=cms&name={}`."""
-    link_cric: str = Field("", pattern=LINK)
-    """Page of a site in CRIC: `https://cms-cric.cern.ch/cms/site/detail/{}/`."""
+    links: dict[str, Annotated[str, Field(pattern=LINK)]] = Field({})
+    """JSON object: what pages link to -> its address, `{}` in place of the name; others have no link. In CMS `reqmgr2`,
+    of a request, is `https://cmsweb.cern.ch/reqmgr2/fetch?rid={}`; `mcm`, of a prep id,
+    `https://cms-pdmv-prod.web.cern.ch/mcm/requests?prepid={}`; of a dataset, block or file `das`,
+    `https://cmsweb.cern.ch/das/request?input={}`, and `rucio`, `https://cms-rucio-webui.cern.ch/did?scope=cms&name={}`; `cric`,
+    of a site, `https://cms-cric.cern.ch/cms/site/detail/{}/`."""
     service_timeout_seconds: float = Field(30.0, gt=0)
     """Limit of one call to an outside service, for each try."""
     submit_timeout_seconds: float = Field(60.0, gt=0)
@@ -140,12 +128,16 @@ class Services(Base):
     def _credentials_make_sense(self) -> Self:
         if (self.job_credential is not JobCredential.NONE) != bool(self.job_credential_path):
             raise ValueError("WMS2_JOB_CREDENTIAL_PATH: it is set when WMS2_JOB_CREDENTIAL is proxy or token, and only then")
-        if self.job_credential_stop_seconds > self.job_credential_margin_seconds:
-            raise ValueError("WMS2_JOB_CREDENTIAL_STOP_SECONDS: what is submitted would be stopped at once; at most the margin")
         services = "reqmgr2 wmstats dbs_reader dbs_writer cric site_status mspileup"
         for name in (f"{service}_url" for service in services.split()):
             if self.service_token and getattr(self, name) and not getattr(self, name).startswith("https://"):
                 raise ValueError(f"WMS2_SERVICE_TOKEN: it would be sent in the clear to WMS2_{name.upper()}, which is not https")
+        return self
+
+    @model_validator(mode="after")
+    def _links_are_known(self) -> Self:
+        if strange := sorted(set(self.links) - set(LINKED)):
+            raise ValueError(f"WMS2_LINKS: {strange[0]} is unknown; known: {', '.join(LINKED)}")
         return self
 
     @property

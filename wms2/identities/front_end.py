@@ -41,6 +41,8 @@ _NAMED_ONLY = ("/login/", "/logout/", "/account/", "/accounts/", "/admin/", "/ap
 #: What is asked whether WMS2 lives has to answer without the database.
 _OF_NO_USER = ("/livez", "/readyz", "/api/v1/health")
 _SAFE = ("GET", "HEAD", "OPTIONS")
+#: Headers of a front end that verifies certificates: whose, and whether it was verified.
+_DN_HEADER, _VERIFY_HEADER = "X-SSL-Client-S-DN", "X-SSL-Client-Verify"
 _STATUS, _HMAC, _ROLE = "cms-auth-status", "cms-authn-hmac", "cms-authz-"
 #: By these WMCore finds what the HMAC covers: all of it, also headers that it does not know.
 _SIGNED = ("cms-authn", "cms-authz")
@@ -162,7 +164,7 @@ def named_by_certificate(headers: Mapping[str, str], settings: Conf) -> Named | 
     if not dn and verdict in ("", "NONE"):
         return None
     if verdict != "SUCCESS":
-        raise FrontEndRefused(f"{settings.x509_verify_header} is {verdict[:50]!r}, not SUCCESS: the certificate was not verified")
+        raise FrontEndRefused(f"{_VERIFY_HEADER} is {verdict[:50]!r}, not SUCCESS: the certificate was not verified")
     parts = parts_of(dn)
     login = next((login for known, login in settings.x509_logins.items() if slashed(known) == parts), "")
     login = login or _login_below(slashed(settings.x509_login_base), parts)
@@ -267,7 +269,7 @@ def _taken(request: HttpRequest, keys: Iterable[str]) -> dict[str, str]:
 
 
 def _certificate_headers(settings: Conf) -> tuple[str, str, str]:
-    return settings.x509_dn_header, settings.x509_verify_header, settings.x509_voms_header
+    return _DN_HEADER, _VERIFY_HEADER, settings.x509_voms_header
 
 
 def _certificate_keys(settings: Conf) -> list[str]:

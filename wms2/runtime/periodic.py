@@ -20,7 +20,9 @@ QueueName = Literal["celery", "ticks", "effects", "verbs"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
 
 _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
-TICK_SECONDS = min(_CYCLE_SECONDS, float(os.environ.get("WMS2_POLL_SECONDS") or 2))
+#: Requests are admitted, and those that are due are evaluated, so often.
+POLL_SECONDS = 2.0
+TICK_SECONDS = min(_CYCLE_SECONDS, POLL_SECONDS)
 REQMGR2_SECONDS = float(os.environ.get("WMS2_REQMGR2_POLL_SECONDS") or 60)
 #: A new effect is notified at once; this is for those that are due later, or tried again.
 EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)

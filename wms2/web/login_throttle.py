@@ -28,6 +28,10 @@ from wms2.runtime.shared_counts import Counts, SharedCounts
 
 #: Failures are counted within this; it begins with the first one and is as long as anyone waits.
 WINDOW_SECONDS = 300.0
+#: Wrong passwords for one user name from one address within the window; from then on no attempt is checked until it is over.
+FAILURES_PER_NAME = 5
+#: The same for all names from one address, and for wrong tokens over REST.
+FAILURES_PER_ADDRESS = 20
 
 log = structlog.get_logger(__name__)
 _WAITS = "_wms2_sign_in_waits_seconds"
@@ -79,12 +83,11 @@ def password_tried(name: str, address: str) -> float:
 
     Attempts, not failures: many at the same moment cannot all come before the first of them has failed.
     """
-    settings = conf()
     by_address = _key("password", address)
-    wait = _counted(by_address, settings.sign_in_failures_per_address, "password", "", address) if address else 0.0
+    wait = _counted(by_address, FAILURES_PER_ADDRESS, "password", "", address) if address else 0.0
     if wait:
         return wait
-    wait = _counted(_key("password", address, name), settings.sign_in_failures_per_name, "password", name, address)
+    wait = _counted(_key("password", address, name), FAILURES_PER_NAME, "password", name, address)
     if wait and address:  # a name that waits anyway says nothing more about its address
         _take_back(by_address)
     return wait
@@ -99,7 +102,7 @@ def password_right(name: str, address: str) -> None:
 
 def token_wrong(address: str) -> float:
     """Count an unknown token; seconds to wait, 0: answer that it is wrong. Right tokens never wait."""
-    return _counted(_key("token", address), conf().sign_in_failures_per_address, "token", "", address) if address else 0.0
+    return _counted(_key("token", address), FAILURES_PER_ADDRESS, "token", "", address) if address else 0.0
 
 
 def first_in_window(*what: str, seconds: float = WINDOW_SECONDS) -> bool:

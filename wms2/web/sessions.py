@@ -1,6 +1,6 @@
 """Sessions in the browser: where they begin, how long they last, and whose they are. The rows are Django's.
 
-A session ends ``session_absolute_seconds`` after its sign-in, which is its row's own end, and ``session_idle_seconds`` after its
+A session ends ``ABSOLUTE_SECONDS`` after its sign-in, which is its row's own end, and ``IDLE_SECONDS`` after its
 user did something last. What pages ask for by themselves is not that. Both are judged where the session is read, so that what
 needs no session reads none.
 """
@@ -21,13 +21,14 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
-from wms2.conf import conf
 from wms2.web.login_throttle import address_of
 
 #: In the session: seconds since 1970 of the sign-in and of what its user did last; whence the sign-in came.
 BEGAN, SEEN, ADDRESS = "wms2_began", "wms2_seen", "wms2_address"
 #: What its user does is written down so often at most.
 _NOTED_SECONDS = 60.0
+#: A session ends when its user has done nothing for so long, and so long after its sign-in, whatever is done: a shift.
+IDLE_SECONDS, ABSOLUTE_SECONDS = 2 * 3600, 12 * 3600
 #: What a page, and Flower for each of its own, ask for by themselves.
 _BY_ITSELF = ("/api/v1/auth/", "/api/v1/events")
 log = structlog.get_logger(__name__)
@@ -40,7 +41,7 @@ class SessionStore(db.SessionStore):
         """What the session holds; nothing, and no row of it left, where it has ended."""
         found: dict[str, Any] = super().load()
         seen = found.get(SEEN)
-        if seen is None or _now() - seen <= conf().session_idle_seconds:
+        if seen is None or _now() - seen <= IDLE_SECONDS:
             return found
         log.info("session ended: idle", user_id=found.get(SESSION_KEY), seconds=round(_now() - seen))
         self.delete(self.session_key)
@@ -66,7 +67,7 @@ def session_begins(sender: Any, request: HttpRequest | None, user: Any, **_: Any
     """The absolute end becomes the row's own, which Django holds to and by which rows are cleared."""
     if request is None or not hasattr(request, "session"):
         return
-    request.session.set_expiry(timezone.now() + timedelta(seconds=conf().session_absolute_seconds))
+    request.session.set_expiry(timezone.now() + timedelta(seconds=ABSOLUTE_SECONDS))
     request.session.update({BEGAN: _now(), SEEN: _now(), ADDRESS: address_of(request)})
     log.info("signed in", user=user.get_username(), by=getattr(user, "backend", ""), address=address_of(request))
 
@@ -88,7 +89,7 @@ def session_ends(sender: Any, user: Any, **_: Any) -> None:
 def sessions_of(user: AbstractBaseUser) -> list[Session]:
     """Those that go on, the newest first. All are read: a row does not say whose it is, and there are few."""
     rows = Session.objects.filter(expire_date__gt=timezone.now()).order_by("-expire_date")
-    idle = _now() - conf().session_idle_seconds
+    idle = _now() - IDLE_SECONDS
     held = ((row, row.get_decoded()) for row in rows.iterator())
     return [row for row, data in held if data.get(SESSION_KEY) == str(user.pk) and data.get(SEEN, 0) >= idle]
 

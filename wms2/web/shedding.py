@@ -20,7 +20,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from wms2.api.problems import MEDIA_TYPE, Problem
-from wms2.conf import conf
+from wms2.conf import WEB_THREADS
 from wms2.metrics.series import SHED_TOTAL
 from wms2.runtime.sql import sql_rows
 
@@ -89,7 +89,7 @@ class Load:
         with self._lock:
             now = self._clock()
             weight = 1 - math.exp(-(now - self._counted_at) / MEAN_SECONDS)
-            self._busy += (self._in_flight / conf().web_threads - self._busy) * weight
+            self._busy += (self._in_flight / WEB_THREADS - self._busy) * weight
             self._in_flight, self._counted_at = self._in_flight + by, now
 
     def is_too_high(self) -> bool:

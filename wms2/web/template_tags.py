@@ -29,10 +29,10 @@ DOORS = {
     "outputs": "Outputs", "cases": "Cases", "alerts": "Alerts", "operations": "Operations",
 }  # fmt: skip
 #: Kind of thing -> services that show it, with their settings.
-_DATA = (("DAS", "link_das"), ("Rucio", "link_rucio"))
+_DATA = (("DAS", "das"), ("Rucio", "rucio"))
 _OUTSIDE = {
-    "request": (("ReqMgr2", "link_reqmgr2"),), "prep_id": (("McM", "link_mcm"),), "dataset": _DATA, "block": _DATA, "file": _DATA,
-    "site": (("CRIC", "link_cric"),),
+    "request": (("ReqMgr2", "reqmgr2"),), "prep_id": (("McM", "mcm"),), "dataset": _DATA, "block": _DATA, "file": _DATA,
+    "site": (("CRIC", "cric"),),
 }  # fmt: skip
 register = template.Library()
 register.filter("ago", formatting.ago)
@@ -64,7 +64,7 @@ def sought(context: template.Context) -> AddressTarget:
 def links_out(kind: str, name: str) -> SafeString:
     """Where other services show the same ``request``, ``prep_id``, ``dataset``, ``block``, ``file`` or ``site``, as far as the
     settings ``link_…`` say where; each opens where it stands, and is named as its service."""
-    shown = [(url, label) for label, field in _OUTSIDE[kind] if (url := addresses.filled(getattr(conf(), field), name))]
+    shown = [(url, label) for label, place in _OUTSIDE[kind] if (url := addresses.filled(conf().links.get(place, ""), name))]
     return format_html_join(" ", '<a class="outside" href="{}" rel="noreferrer">{}</a>', shown)
 
 

@@ -2,7 +2,7 @@
 
 Runs in the server's environment as account root; only what is missing or different is sent, so it may be repeated.
 $STORAGE_ROOT: the directory that holds one directory per RSE; $XROOTD_PORT: of the server behind the RSE that has one;
-$WMS2_RUCIO_ACCOUNTS: accounts that get limits; $WMS2_RUCIO_SCOPE.
+$WMS2_RUCIO_ACCOUNTS: accounts that get limits; $SCOPE.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def seed(client: Client, *, scope: str, accounts: list[str], storage_root: str) 
 if __name__ == "__main__":
     seed(
         Client(),
-        scope=os.environ["WMS2_RUCIO_SCOPE"],
+        scope=os.environ["SCOPE"],
         accounts=os.environ["WMS2_RUCIO_ACCOUNTS"].split(","),
         storage_root=os.environ["STORAGE_ROOT"].rstrip("/"),
     )

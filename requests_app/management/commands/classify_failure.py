@@ -18,7 +18,6 @@ from dags_app.payload.contract.files import tail_text
 from dags_app.payload.contract.rules import RuleBook
 from dags_app.payload.post.classify import Classification, policy
 from dags_app.payload.post.evidence import evidence_of_ending, read_report
-from wms2.conf import conf
 
 STDERR_LINES = 200
 
@@ -67,9 +66,9 @@ class Command(BaseCommand):
 
     def _rules(self, *, shipped: bool) -> RuleBook:
         if shipped:
-            return rules_shipped(None)
+            return rules_shipped()
         try:
-            return rules_in_force(conf())
+            return rules_in_force()
         except OperationalError as error:
             raise CommandError(f"the rules are in the database, which does not answer; or use --shipped: {error}") from error
 

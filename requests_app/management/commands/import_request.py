@@ -71,7 +71,7 @@ class Command(BaseCommand):
 
     def _check_offline(self, document: dict[str, object], options: dict[str, Any]) -> None:
         """Without ConfigCache the outputs are unknown, and without CRIC not whether a site exists: the rest is judged."""
-        window = MemoryWindow.from_conf(conf())
+        window = MemoryWindow.of(conf().limits)
         draft = parse(document, request_name=options["name"], window=window, known_sites=None)
         if options["as_json"]:
             self.stdout.write(json.dumps(_DRAFT.dump_python(draft, mode="json"), indent=2))

@@ -21,6 +21,7 @@ from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
 from wms2.runtime.identity import process_name
+from wms2.runtime.periodic import POLL_SECONDS
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +33,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """``--loop`` and its pause."""
-        parser.add_argument("--loop", action="store_true", help="repeat every WMS2_POLL_SECONDS until interrupted")
+        parser.add_argument("--loop", action="store_true", help=f"repeat every {POLL_SECONDS:g} s until interrupted")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run.
@@ -54,7 +55,7 @@ class Command(BaseCommand):
             except DatabaseError as error:  # a restart of the database ends a pass, not the loop
                 log.error("pass broken off, the next one begins anew", error=str(error))
                 connections.close_all()
-            time.sleep(conf().poll_seconds)
+            time.sleep(POLL_SECONDS)
 
 
 def tick(*, force: bool = False) -> None:

@@ -36,9 +36,7 @@ class Command(BaseCommand):
             files = read_files(read_json("files", options["files"])) if options["files"] else []
             spec = prepare_plan_spec(document, files_given=bool(files))
             refuse_unknown_blocks(spec, files)
-        settings = conf()
-        limits = PlanLimits(jobs_per_work_unit=settings.jobs_per_work_unit)
-        plan = plan_document(spec, files, limits, max_wall_seconds=settings.max_wall_seconds)
+        plan = plan_document(spec, files, PlanLimits(jobs_per_work_unit=conf().limits.jobs_per_work_unit))
         self._show(plan, as_json=options["as_json"])
 
     def _show(self, plan: dict[str, Any], *, as_json: bool) -> None:

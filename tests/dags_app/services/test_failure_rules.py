@@ -11,7 +11,7 @@ from dags_app.models import FailureRule
 from dags_app.payload.contract.convert import read
 from dags_app.payload.contract.reading import Value
 from dags_app.payload.contract.rules import Evidence, RuleBook, first_match
-from wms2.conf import conf
+from tests.support.limits import set_limits
 
 pytestmark = pytest.mark.django_db
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def test_the_rows_are_the_shipped_set_and_loading_again_changes_nothing() -> None:
     assert failure_rules_load() == (len(shipped_rules()), 0)
     assert failure_rules_load() == (0, 0)
-    assert rules_in_force(conf()) == rules_shipped(conf())
+    assert rules_in_force().rules == rules_shipped().rules
 
 
 def test_an_operators_rule_is_left_alone_and_an_old_shipped_one_is_brought_up_to_date() -> None:
@@ -39,18 +39,16 @@ def test_an_operators_rule_is_left_alone_and_an_old_shipped_one_is_brought_up_to
 def test_a_rule_that_is_switched_off_is_passed_over() -> None:
     failure_rules_load()
     FailureRule.objects.filter(name="cms-8021").update(enabled=False, source="operator")
-    assert first_match(rules_in_force(conf()).rules, Evidence(8021)) is None
+    assert first_match(rules_in_force().rules, Evidence(8021)) is None
 
 
 def test_an_empty_table_gets_the_shipped_set_before_a_dag_is_planned() -> None:
-    assert rules_in_force(conf()).rules == rules_shipped(conf()).rules
+    assert rules_in_force().rules == rules_shipped().rules
     assert FailureRule.objects.count() == len(shipped_rules())
 
 
 def test_what_goes_into_a_dag_directory_is_read_back_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WMS2_ERROR_SAME_UNITS", "9")
-    monkeypatch.setenv("WMS2_COOLOFF_BASE_SECONDS", "7")
-    conf.cache_clear()
-    book = rules_in_force(conf())
+    set_limits(monkeypatch, error_same_units=9, cooloff_base_seconds=7)
+    book = rules_in_force()
     assert (book.limits.same_error_units, book.limits.cooloff_seconds) == (9, 7)
     assert read(Value(json.loads(rules_json(book)), "rules.json"), RuleBook) == book

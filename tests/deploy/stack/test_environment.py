@@ -60,9 +60,12 @@ def test_settings_of_a_persons_python_and_condor_do_not_reach_services() -> None
 
 
 def test_a_knob_is_passed_on_and_a_setting_of_the_stack_is_not_overruled() -> None:
-    caller = {"WMS2_JOBS_PER_WORK_UNIT": "2", "WMS2_CYCLE_SECONDS": "9", "WMS2_INSTANCE": "mine", "WMS2_TOOLS_DIR": "/t"}
-    settings = {"WMS2_INSTANCE": "demo-1", "WMS2_CYCLE_SECONDS": "5"}
-    assert environment.chosen_settings(caller, settings) == {"WMS2_JOBS_PER_WORK_UNIT": "2", "WMS2_CYCLE_SECONDS": "9"}
+    chosen = {"WMS2_TEAM": "t", "WMS2_CYCLE_SECONDS": "9"}
+    caller = chosen | {"WMS2_LIMITS": '{"retry_merge": 1}', "WMS2_INSTANCE": "mine", "WMS2_TOOLS_DIR": "/t"}
+    of_stack = '{"retry_merge": 5, "cooloff_base_seconds": 7}'
+    settings = {"WMS2_INSTANCE": "demo-1", "WMS2_CYCLE_SECONDS": "5", "WMS2_LIMITS": of_stack}
+    limits = {"WMS2_LIMITS": '{"retry_merge": 1, "cooloff_base_seconds": 7}'}
+    assert environment.chosen_settings(caller, settings) == chosen | limits
 
 
 def test_an_identity_is_made_once_and_kept_private(tmp_path: Path) -> None:

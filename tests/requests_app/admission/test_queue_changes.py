@@ -25,7 +25,7 @@ from requests_app.service_level import new_work_allow, new_work_stop, service_ro
 from sites_app.models import Health, Pool, PoolState, Schedd, ScheddState, SystemicAlert
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
-from wms2.conf import conf
+from wms2.conf import Limits, conf
 from wms2.errors import LeaseLost
 from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.models import Wake
@@ -220,9 +220,9 @@ def test_after_a_restart_with_other_settings_the_queue_is_looked_at(monkeypatch:
     settings = conf()
     for module in ("requests_app.limits", "requests_app.admission.queue"):
         monkeypatch.setattr(f"{module}.conf", lambda: settings)
-    settings = settings.model_copy(update={"max_active_dags": 0})
+    settings = settings.model_copy(update={"limits": Limits.model_construct(max_active_dags=0)})
     rest()
-    settings = settings.model_copy(update={"max_active_dags": 1})
+    settings = settings.model_copy(update={"limits": Limits(max_active_dags=1)})
     assert admit_if_changed() == 1
 
 

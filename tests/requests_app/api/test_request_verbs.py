@@ -13,11 +13,10 @@ from requests_app import services, states
 from requests_app.limits import limits_now
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import decisions
-from requests_app.work.overrides import max_rescues, overrides_of, pass_fraction, pins_of, settings_of
+from requests_app.work.overrides import limits_of, max_rescues, overrides_of, pass_fraction, pins_of
 from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
-from wms2.conf import conf
 from wms2.errors import StaleState
 from wms2.models import AuditEntry
 
@@ -267,11 +266,11 @@ def test_error_limits_are_changed_while_it_runs_and_hold_from_then_on(operator: 
     assert operator.post(url, {**limits, "reason": "half of the sites are down"}).status_code == 202
     request.refresh_from_db()
     assert (request.status, request.overrides) == (S.ACTIVE, limits)
-    threshold = settings_of(request, limits_now()).error_hold_threshold
+    threshold = limits_of(request, limits_now()).error_hold_threshold
     assert (threshold, max_rescues(request), pass_fraction(request, "AOD")) == (0.5, 7, 0.9)
     assert operator.post(url, {"max_excluded_fraction": 0.1, "reason": "only that"}).status_code == 202
     request.refresh_from_db()
-    share = settings_of(request, conf()).max_excluded_fraction
+    share = limits_of(request, limits_now()).max_excluded_fraction
     assert (request.overrides, share) == ({"max_excluded_fraction": 0.1}, 0.1)
     problem(operator.post(url, {"error_hold_threshold": 1.5, "reason": "x"}), 400, "invalid", field="error_hold_threshold")
 

@@ -222,7 +222,7 @@ def test_it_waits_for_the_removal_which_is_due_at_once(world: World, monkeypatch
 
 def test_what_cannot_be_removed_is_told_and_does_not_keep_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     request, _ = removing(world, monkeypatch)
-    Leftover.objects.update(tries=conf().removal_tries, problem="permission denied")
+    Leftover.objects.update(tries=conf().limits.removal_tries, problem="permission denied")
     world.evaluate(request)
     assert (fresh(request).status, request.alert_code) == (S.COMPLETED, "leftovers_stay")
     assert "permission denied" in RequestTransition.objects.filter(request=request).latest("id").reason

@@ -26,7 +26,7 @@ from dags_app.services import site_jobs
 from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from requests_app.alerts import alert
 from requests_app.lifecycle import cleaner
-from requests_app.lifecycle.cleaner import leftovers_remove
+from requests_app.lifecycle.cleaner import CLEANER_GRACE_DAYS, leftovers_remove
 from requests_app.models import CleanupPolicy, Event, Request, RequestStatus, Workflow
 from tests.support.calls import stopping
 from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step
@@ -199,7 +199,7 @@ def of_the_round(closed_at: datetime | None) -> Callable[[DAG], object]:
     return lambda dag: type(dag.round).objects.update(closed_at=closed_at)
 
 
-GRACE = timedelta(days=conf().cleaner_grace_days)
+GRACE = timedelta(days=CLEANER_GRACE_DAYS)
 just_aborted = of_the_request(status=S.ABORTED, status_since=timezone.now() - GRACE - timedelta(days=1))
 WANTED: dict[str, Callable[[DAG], object]] = {
     "live": lambda dag: dag_row(dag.workflow, DAGStatus.RUNNING, round=dag.round, directory_id=dag.directory_id),

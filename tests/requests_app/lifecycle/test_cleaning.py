@@ -26,6 +26,7 @@ from outputs_app.models import (
     StorageCheck,
     Validity,
 )
+from requests_app.lifecycle.cleaner import CLEANER_GRACE_DAYS
 from requests_app.models import EvaluationLease, Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import (
     request_abort,
@@ -192,7 +193,7 @@ def test_a_running_request_goes_with_all_that_it_has_registered_and_late_manifes
 
     rows, jobs = Leftover.objects.filter(unit__workflow__request=request), len(world.schedd.site_jobs)
     assert rows.exists() and not rows.filter(settled_at__isnull=False).exists()
-    world.clock.advance(conf().cleaner_grace_days * DAY_SECONDS + 60)
+    world.clock.advance(CLEANER_GRACE_DAYS * DAY_SECONDS + 60)
     for _ in range(2):
         world.clean_sites()
     assert len(world.schedd.site_jobs) == jobs + 1, "a job whose DAGMan was removed may have gone on writing: its journal tells"

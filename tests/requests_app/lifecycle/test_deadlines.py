@@ -45,15 +45,15 @@ def test_a_request_that_advances_gets_more_time_and_is_reported_once_it_stops_ad
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
     world.cycle()
-    later(world, request, conf().timeout_active_seconds)
+    later(world, request, conf().limits.timeout_active_seconds)
     assert (said(request), fresh(request).alert_code) == (["extended"], "")
     world.schedd.unit_done(job, "mg_000001")
     world.cycle()
-    later(world, request, conf().timeout_active_seconds)
+    later(world, request, conf().limits.timeout_active_seconds)
     assert (said(request), fresh(request).alert_code) == (["extended", "extended"], "")
-    later(world, request, conf().timeout_active_seconds / 2)
+    later(world, request, conf().limits.timeout_active_seconds / 2)
     assert (said(request), fresh(request).alert_code) == (["extended", "extended", "warned"], "")
-    world.clock.advance(conf().timeout_active_seconds / 2**MOST_EXTENSIONS + 60)
+    world.clock.advance(conf().limits.timeout_active_seconds / 2**MOST_EXTENSIONS + 60)
     for _ in range(2):
         world.evaluate(request)
     assert (said(request), fresh(request).alert_code) == (["extended", "extended", "warned"], "slow_active")
@@ -66,7 +66,7 @@ def test_a_request_that_advances_gets_more_time_and_is_reported_once_it_stops_ad
 def test_without_any_progress_a_person_is_told_at_once(world: World) -> None:
     request, _ = started(world)
     world.cycle()
-    later(world, request, conf().timeout_active_seconds)
+    later(world, request, conf().limits.timeout_active_seconds)
     assert (said(request), fresh(request).alert_code) == ([], "slow_active")
 
 
@@ -86,11 +86,11 @@ def test_a_dag_of_which_no_job_begins_is_told_until_one_has(world: World) -> Non
 def test_the_limit_counts_from_the_first_job_on(world: World) -> None:
     request, job = started(world)
     DAG.objects.update(nodes_running=0, began_at=None)
-    later(world, request, conf().timeout_active_seconds)
+    later(world, request, conf().limits.timeout_active_seconds)
     assert fresh(request).alert_code == "slow_dispatch", "it only waits"
     world.schedd.unit_done(job, "mg_000000")
     world.cycle()
     world.evaluate(request)
     assert (said(request), fresh(request).alert_code) == ([], "")
-    later(world, request, conf().timeout_active_seconds)
+    later(world, request, conf().limits.timeout_active_seconds)
     assert said(request) == ["extended"]

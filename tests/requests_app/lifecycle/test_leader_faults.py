@@ -26,6 +26,7 @@ from tests.support.stalling import other, stalling
 from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost
 from wms2.models import AuditEntry
+from wms2.runtime.periodic import POLL_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PROGRAM = """
@@ -175,4 +176,4 @@ def test_by_default_a_leader_is_replaced_within_a_minute_of_its_last_renewal(mon
     conf.cache_clear()
     life = leader.lease_life().total_seconds()
     assert life > conf().service_timeout_seconds, "it may wait for a silent schedd"
-    assert life + conf().poll_seconds <= 60
+    assert life + POLL_SECONDS <= 60

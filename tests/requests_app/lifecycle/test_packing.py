@@ -22,7 +22,6 @@ from requests_app.models import EVALUATED, Request, RequestStatus
 from tests.support.rest_clients import reader
 from tests.support.rows import dag_row, new_effect, request_row, schedd_row, workflow_row
 from tests.support.web_clients import operator as page_operator
-from wms2.conf import conf
 
 __all__ = ["page_operator", "reader"]
 pytestmark = pytest.mark.django_db
@@ -71,14 +70,12 @@ def test_what_may_be_rescued_or_is_looked_at_stays(status: RequestStatus, tmp_pa
     assert not is_packed(dag)
 
 
-def test_the_end_must_be_some_days_ago_and_0_is_never(ended: DAG, monkeypatch: pytest.MonkeyPatch) -> None:
-    Request.objects.update(status_since=timezone.now() - timedelta(days=conf().pack_dags_after_days - 1))
-    assert dags_pack() == 0
-    Request.objects.update(status_since=LONG_AGO)
-    never = conf().model_copy(update={"pack_dags_after_days": 0, "archive_after_days": 0})
-    monkeypatch.setattr(packing, "conf", lambda: never)
+def test_the_end_must_be_some_days_ago(ended: DAG) -> None:
+    Request.objects.update(status_since=timezone.now() - timedelta(days=packing.PACK_AFTER_DAYS - 1))
     assert dags_pack() == 0
     assert not is_packed(ended)
+    Request.objects.update(status_since=LONG_AGO)
+    assert dags_pack() == 1
 
 
 @pytest.mark.parametrize(

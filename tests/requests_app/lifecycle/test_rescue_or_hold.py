@@ -18,6 +18,7 @@ from requests_app.services.release import Changes, ReleaseMode
 from requests_app.work import pileup
 from requests_app.work.ledger import ledger_check, ledger_of
 from sites_app.models import Schedd, ScheddState
+from tests.support.limits import set_limits
 from tests.support.rows import pool_row, request_row, schedd_row
 from tests.support.scene_failures import line
 from tests.support.scripted import documents
@@ -54,9 +55,7 @@ def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def limits(world: World, threshold: str, rescues: int = 3) -> None:
     """From now on."""
-    world.patch.setenv("WMS2_ERROR_HOLD_THRESHOLD", threshold)
-    world.patch.setenv("WMS2_ERROR_MAX_RESCUE_ATTEMPTS", str(rescues))
-    conf.cache_clear()
+    set_limits(world.patch, error_hold_threshold=float(threshold), error_max_rescue_attempts=rescues)
 
 
 @once

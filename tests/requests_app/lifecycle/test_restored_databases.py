@@ -19,7 +19,7 @@ from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatu
 from requests_app.service_level import new_work_allow, new_work_stop, service
 from requests_app.services import request_abort, request_hold, request_release, request_stop
 from requests_app.services.adopting import adopt_preview, adopt_refused, schedd_adopt_strays
-from requests_app.work import planner
+from requests_app.work import planner, sizing
 from requests_app.work.pileup import PILEUP_CACHE_SECONDS
 from sites_app.models import Schedd, ScheddState
 from tests.support.rows import schedd_row
@@ -29,7 +29,6 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import started, status, work_done
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
-from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
 from wms2.runtime import clock
@@ -220,8 +219,7 @@ def test_a_dag_that_was_planned_after_the_backup_is_taken_up_and_never_run_besid
         Request.objects.update(reserved_schedd=another)
         strays(world, Schedd.objects.get(name=job.at))
     elif since.startswith("units"):
-        world.patch.setenv("WMS2_MAX_WORK_UNITS_PER_DAG", "2")
-        conf.cache_clear()
+        world.patch.setattr(sizing, "MAX_WORK_UNITS_PER_DAG", 2)
     for _ in range(3):
         world.cycle()
     if since == "units":

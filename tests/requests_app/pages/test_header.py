@@ -85,11 +85,11 @@ def test_other_services_are_linked_as_the_settings_say(operator: Client, monkeyp
     workflow_row(request)
     assert 'class="outside"' not in operator.get("/requests/a_request/").content.decode()
     set_to = {
-        "link_reqmgr2": "https://reqmgr2.example/fetch?rid={}", "link_mcm": "https://mcm.example/requests?prepid={}",
-        "link_das": "https://das.example/request?input={}", "link_rucio": "https://rucio.example/did?name={}",
-        "link_cric": "https://cric.example/site/{}/",
+        "reqmgr2": "https://reqmgr2.example/fetch?rid={}", "mcm": "https://mcm.example/requests?prepid={}",
+        "das": "https://das.example/request?input={}", "rucio": "https://rucio.example/did?name={}",
+        "cric": "https://cric.example/site/{}/",
     }  # fmt: skip
-    known = conf().model_copy(update=set_to)
+    known = conf().model_copy(update={"links": set_to})
     monkeypatch.setattr(template_tags, "conf", lambda: known)
     found = links(operator.get("/requests/a_request/").content.decode())
     for url in (

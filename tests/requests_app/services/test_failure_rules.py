@@ -17,7 +17,6 @@ from dags_app.services.failures import failures_sweep
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene_failures import line
-from wms2.conf import conf
 from wms2.errors import ConfigurationError, InvalidTransition
 from wms2.models import AuditEntry
 
@@ -118,7 +117,7 @@ def test_a_careless_rule_of_a_former_release_ends_no_trial_and_can_be_switched_o
     FailureSample.objects.update(message="Fatal exception while reading the file of the site that")
     row = services.failure_rule_add(values=VALUES | {"site": ""}, actor="olga", reason="r")
     FailureRule.objects.filter(pk=row.pk).update(message=CARELESS[0], order=1)
-    found = rules_try(conf())
+    found = rules_try()
     assert (len(found), found.given_up) == (3, (CARELESS[0],))
     row.refresh_from_db()
     services.failure_rule_enable(row=row, enabled=False, actor="olga", reason="it takes too long")
@@ -129,7 +128,7 @@ def test_a_careless_rule_of_a_former_release_ends_no_trial_and_can_be_switched_o
 def test_a_trial_that_takes_too_long_as_a_whole_is_given_up(recorded: DAG, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dags_app.rule_trial.TRIAL_SECONDS", 0.001)
     with pytest.raises(ConfigurationError, match="given up"):
-        rules_try(conf())
+        rules_try()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,7 @@ def test_a_trial_that_breaks_is_told(
     program.chmod(0o755)
     monkeypatch.setattr("dags_app.rule_trial.sys.executable", str(program))
     with pytest.raises(ConfigurationError, match=f"could not be tried: {reported}"):
-        rules_try(conf())
+        rules_try()
 
 
 def test_a_rule_is_switched_off_and_on_and_only_ours_are_taken_back(rules: None) -> None:
@@ -164,9 +163,9 @@ def test_a_rule_is_switched_off_and_on_and_only_ours_are_taken_back(rules: None)
 
 
 def test_the_rules_in_force_are_tried_on_recorded_failures(recorded: DAG) -> None:
-    assert [trial.changed for trial in rules_try(conf())] == [False, False, False]
+    assert [trial.changed for trial in rules_try()] == [False, False, False]
     services.failure_rule_add(values=VALUES, actor="olga", reason="r")
-    changed = [trial for trial in rules_try(conf()) if trial.changed]
+    changed = [trial for trial in rules_try() if trial.changed]
     assert [(trial.sample.job_id, trial.verdict.rule, trial.verdict.category) for trial in changed] == [
         ("1.0", "our-8001", "permanent")
     ]
@@ -175,8 +174,8 @@ def test_the_rules_in_force_are_tried_on_recorded_failures(recorded: DAG) -> Non
 def test_a_rule_is_tried_before_it_is_switched_on(recorded: DAG) -> None:
     row = services.failure_rule_add(values=VALUES, actor="olga", reason="r")
     services.failure_rule_enable(row=row, enabled=False, actor="olga", reason="not yet")
-    assert [trial.changed for trial in rules_try(conf())] == [False, False, False]
-    assert [trial.sample.job_id for trial in rules_try(conf(), tried=row)] == ["1.0"]
+    assert [trial.changed for trial in rules_try()] == [False, False, False]
+    assert [trial.sample.job_id for trial in rules_try(tried=row)] == ["1.0"]
 
 
 def classified(*arguments: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from tests.support.scripted.catalogues import SourceFile
 from tests.support.scripted.progress import fresh, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
-from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -98,14 +97,6 @@ def test_a_flush_of_a_held_request_counts_once_it_is_released(world: World) -> N
     request_release(request=request, **BY)
     cycles(world, 3)
     assert (sizes(request), fresh(request).flush) == ([2], False)
-
-
-def test_nothing_waits_where_that_is_switched_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WMS2_WAIT_FOR_FULL_UNITS", "false")
-    conf.cache_clear()
-    request = ask(world, {"files_per_job": 1}, files=4)
-    cycles(world, 3)
-    assert sizes(request) == [3, 1]
 
 
 def test_there_is_nothing_to_flush_where_no_input_grows(world: World) -> None:

@@ -35,6 +35,7 @@ from requests_app.services import (
     request_release,
     request_restart,
     request_stop,
+    restart,
 )
 from requests_app.services.dags import dag_remove, dag_rescue
 from requests_app.services.invalidation import superseded_take_back
@@ -412,8 +413,7 @@ def test_without_a_grace_replaced_outputs_are_taken_back_by_hand_only(world: Wor
 def test_there_are_not_more_versions_than_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     new = request_restart(request=held(world), **BY)
     world.cycle()
-    monkeypatch.setenv("WMS2_MAX_VERSIONS", "2")
-    conf.cache_clear()
+    monkeypatch.setattr(restart, "MAX_VERSIONS", 2)
     with pytest.raises(InvalidTransition, match="max_versions is 2"):
         request_restart(request=fresh(new), **BY)
     assert not fresh(new).superseded_by_request

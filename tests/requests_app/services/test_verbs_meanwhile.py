@@ -15,10 +15,10 @@ from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
 from requests_app.services.release import Changes, ReleaseMode, release_plan
 from requests_app.work.overrides import Overrides
+from tests.support.limits import set_limits
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import fresh, held, started
 from tests.support.scripted.world import World
-from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,8 +37,7 @@ def cycles(world: World, count: int = 3) -> None:
 def test_a_rescue_that_is_not_allowed_is_refused_and_not_turned_into_a_round(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WMS2_ERROR_MAX_RESCUE_ATTEMPTS", "0")
-    conf.cache_clear()
+    set_limits(monkeypatch, error_max_rescue_attempts=0)
     request = held(world)
     with pytest.raises(InvalidTransition, match="error_max_rescue_attempts is 0"):
         request_release(request=request, mode=ReleaseMode.RESCUE, **BY)

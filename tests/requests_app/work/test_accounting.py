@@ -38,8 +38,7 @@ DATASETS = 2
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = {"submit_root": tmp_path, "max_work_units_per_dag": 100}
-    settings = planner.conf().model_copy(update=changes)
+    settings = planner.conf().model_copy(update={"submit_root": tmp_path})
     monkeypatch.setattr(planner, "conf", lambda: settings)
     for name in ("T1_US_FNAL", "T2_CH_CERN"):
         SiteRse.objects.create(site=Site.objects.create(name=name), rse=name, seen_at="2026-01-01T00:00:00Z")

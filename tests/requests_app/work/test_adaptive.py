@@ -146,8 +146,7 @@ def test_a_first_round_that_brought_nothing_is_followed_by_another_small_one() -
 
 
 def test_another_request_keeps_its_splitting_and_has_measured_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = planner.conf().model_copy(update={"max_work_units_per_dag": 3})
-    monkeypatch.setattr(sizing, "conf", lambda: settings)
+    monkeypatch.setattr(sizing, "MAX_WORK_UNITS_PER_DAG", 3)
     workflow = request_for(adaptive=False)
     first = plan(workflow)
     assert first.total_work_units == 3

@@ -9,7 +9,7 @@ import pytest
 from dags_app.payload.contract import codes
 from tests.support.scripted import documents
 from tests.support.scripted.world import World
-from wms2.conf import Conf
+from wms2.conf import Limits
 
 DEFAULTS = {
     "error_hold_threshold": 0.20,
@@ -21,12 +21,11 @@ DEFAULTS = {
     "retry_processing": 3,
     "retry_merge": 2,
     "cooloff_base_seconds": 60,
-    "max_versions": 5,  # spec 15, question 11
 }
 
 
 def test_defaults_and_codes_of_post_scripts_are_those_of_the_specification() -> None:
-    assert {name: Conf.model_fields[name].default for name in DEFAULTS} == DEFAULTS
+    assert {name: Limits.model_fields[name].default for name in DEFAULTS} == DEFAULTS
     assert (codes.POST_PERMANENT, codes.POST_ABORT_DAG, codes.POST_CALL_AGAIN) == (42, 43, 44)
 
 

@@ -20,7 +20,6 @@ from tests.support.scripted.catalogues import ScriptedDbs, Source, SourceFile
 from tests.support.scripted.progress import all_planned, fresh, run_on, status
 from tests.support.scripted.world import World
 from wms2.adapters.types import BlockInfo
-from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -120,7 +119,7 @@ def test_a_file_that_became_invalid_after_the_import_is_planned_by_no_round(worl
 
 
 def test_a_file_that_became_invalid_between_two_rounds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("requests_app.work.planner.conf", limited(max_nodes_per_dag=7))
+    monkeypatch.setattr("requests_app.work.planner.MAX_NODES_PER_DAG", 7)
     request = ask(world)
     world.cycle()
     before = claimed(request)
@@ -134,10 +133,6 @@ def test_a_file_that_became_invalid_between_two_rounds(world: World, monkeypatch
     request_release(request=request, actor="olga", reason="it is valid again")
     assert all_planned(world, request)
     assert claimed(request) == {lfn(name) for name in "abcd"}
-
-
-def limited(**changes: Any) -> Callable[[], Any]:
-    return lambda: conf().model_copy(update=changes)
 
 
 def test_the_rest_of_a_file_of_which_a_part_is_done_is_not_planned_nor_what_is_gone(world: World) -> None:

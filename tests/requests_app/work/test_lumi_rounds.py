@@ -25,6 +25,7 @@ from requests_app.work.planner import round_plan
 from requests_app.work.rounds import round_close
 from requests_app.work.spec import spec_of
 from sites_app.models import Site, SiteRse
+from tests.support.limits import set_limits
 from tests.support.rows import input_spec, workflow_row
 from wms2.errors import LedgerViolation
 
@@ -43,10 +44,9 @@ class File:
 
 @pytest.fixture(autouse=True)
 def _knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    knobs = planner.conf().model_copy(update={"submit_root": tmp_path, "jobs_per_work_unit": 2, "max_work_units_per_dag": 3})
-    for module in (planner, sizing):
-        monkeypatch.setattr(module, "conf", lambda: knobs)
-        monkeypatch.setattr(module, "in_force", lambda: knobs)
+    monkeypatch.setenv("WMS2_SUBMIT_ROOT", str(tmp_path))
+    set_limits(monkeypatch, jobs_per_work_unit=2)
+    monkeypatch.setattr(sizing, "MAX_WORK_UNITS_PER_DAG", 3)
     monkeypatch.setattr(writer, "sync_directory", lambda path: None)
     monkeypatch.setattr(planner, "validity_refresh", lambda **_: False)  # DBS has none of this input
 

@@ -33,9 +33,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _submit_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    settings = planner.conf().model_copy(update={"submit_root": tmp_path, "max_work_units_per_dag": 3})
-    for module in (planner, sizing):
-        monkeypatch.setattr(module, "conf", lambda: settings)
+    settings = planner.conf().model_copy(update={"submit_root": tmp_path})
+    monkeypatch.setattr(planner, "conf", lambda: settings)
+    monkeypatch.setattr(sizing, "MAX_WORK_UNITS_PER_DAG", 3)
     monkeypatch.setattr(planner, "validity_refresh", lambda **_: False)  # DBS has none of this input
     return tmp_path
 

@@ -30,6 +30,7 @@ from outputs_app.models import (
 )
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.versions import requests_before
+from requests_app.services import restart
 from requests_app.work.overrides import overrides_of
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteStatus
@@ -122,10 +123,10 @@ def _true_code(world: World, request: Request, jobs: dict[tuple[str, str], Job])
         assert last is not None, name
         units = WorkUnit.objects.filter(round_id=last.round_id)
         failed, total = units.filter(state=WorkUnitState.PLANNED).count(), units.count()
-        threshold = overrides_of(request).error_hold_threshold or conf().error_hold_threshold
+        threshold = overrides_of(request).error_hold_threshold or conf().limits.error_hold_threshold
         assert (failed / total >= threshold) == (code == HoldCode.THRESHOLD), f"{name}: {failed} of {total}, {threshold}"
         if code == HoldCode.RESCUES:
-            assert last.kind == DAGKind.FAILURE_RESCUE or conf().error_max_rescue_attempts == 0, name
+            assert last.kind == DAGKind.FAILURE_RESCUE or conf().limits.error_max_rescue_attempts == 0, name
 
 
 def _work(world: World) -> None:
@@ -188,7 +189,7 @@ def _versions(requests: dict[str, Request]) -> None:
         old = requests.get(request.previous_version_request_id or "")
         if old is None:
             continue
-        assert len(requests_before(request)) < conf().max_versions, f"{request.request_name} is one version too many"
+        assert len(requests_before(request)) < restart.MAX_VERSIONS, f"{request.request_name} is one version too many"
         if request.status == S.NEW:
             assert old.status == S.STOPPING, f"{request.request_name} waits for {old.request_name}, which is {old.status}"
         elif request.status not in (S.ABORTED, S.CLEANING, S.CLEANED):

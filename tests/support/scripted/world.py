@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import traceback
@@ -33,11 +34,12 @@ from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request, RequestStatus
-from requests_app.services import Received, request_import
-from requests_app.work import input_places
+from requests_app.services import Received, request_import, restart
+from requests_app.work import input_places, sizing
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
 from sites_app.services import site_bans_expire, sites_drained
 from sites_app.submit_roots import root_mark
+from tests.support.limits import set_limits
 from tests.support.rows import schedd_row
 from tests.support.scripted import dagman
 from tests.support.scripted.branching import Stand, once
@@ -49,7 +51,7 @@ from tests.support.scripted.operation import Tally
 from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
 from wms2.adapters import factory
 from wms2.adapters.caller import LEASES_LOST
-from wms2.conf import conf
+from wms2.conf import Limits, conf
 from wms2.errors import LeaseLost
 from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.runtime import clock, passes
@@ -74,6 +76,7 @@ SETTINGS = {
     "STORAGE_CHECKS_ENABLED": "false",
     "UNREADABLE_APART_SECONDS": "1200",
 }
+_CONSTANTS: dict[str, Any] = {"MAX_WORK_UNITS_PER_DAG": sizing, "MAX_VERSIONS": restart}
 #: Of a world's attributes.
 _NOT_OUTSIDE = {"clock", "root", "patch", "own_patches", "stand"}
 _SPACE = {"REQMGR2_URL": "http://scripted", "DBS_READER_URL": "http://scripted", "DBS_WRITER_URL": "http://scripted",
@@ -85,13 +88,13 @@ class World:
     """Everything outside WMS2. Make one for a test; it puts itself in place."""
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch, **settings: str) -> None:
-        for name, value in {
-            **_SPACE,
-            **SETTINGS,
-            **settings,
-            "STATE_DIR": str(root),
-            "SUBMIT_ROOT": str(root / "submit"),
-        }.items():
+        """``settings``: settings, limits and constants, in capitals, without ``WMS2_``."""
+        given = SETTINGS | settings
+        set_limits(patch, **{name: json.loads(given.pop(name.upper())) for name in Limits.model_fields if name.upper() in given})
+        for name in given.keys() & _CONSTANTS.keys():
+            patch.setattr(_CONSTANTS[name], name, int(given[name]))
+            patch.setenv(f"WMS2_SCRIPTED_{name}", given.pop(name))  # another world, for ``branching``
+        for name, value in {**_SPACE, **given, "STATE_DIR": str(root), "SUBMIT_ROOT": str(root / "submit")}.items():
             patch.setenv(f"WMS2_{name}", value)
         conf.cache_clear()
         #: Cycles from one look for what was forgotten to the next: it costs as much as a cycle. What is forgotten stays so.

@@ -21,6 +21,7 @@ from rest_framework.authtoken.models import Token
 
 from deploy.simulators import client as simulator_client
 from deploy.simulators import seed
+from deploy.stack.environment import with_limits
 from requests_app.models import Request, RequestStatus
 from sites_app.models import Site
 from tests.support.places import ROOT
@@ -71,10 +72,13 @@ def web(tmp_path: Path) -> Iterator[Web]:
         tmp_path,
         WMS2_REQMGR2_URL=f"{world.url}/reqmgr2/data",
         WMS2_CONFIGCACHE_URL=f"{world.url}/couchdb",
-        WMS2_RATE_LIMIT_WINDOW_SECONDS=str(WINDOW_SECONDS),
-        WMS2_RATE_LIMIT_SUBMIT=str(LIMIT),
-        WMS2_RATE_LIMIT_ACT="20",
-        WMS2_RATE_LIMIT_READ="100",
+        **with_limits(
+            os.environ,
+            rate_limit_window_seconds=WINDOW_SECONDS,
+            rate_limit_submit=LIMIT,
+            rate_limit_act=20,
+            rate_limit_read=100,
+        ),
     )
     yield running
     running.stop()

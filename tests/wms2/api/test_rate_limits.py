@@ -17,6 +17,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
+from tests.support.limits import set_limits
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from wms2.api import rate_limits
@@ -38,10 +39,8 @@ def limits() -> Iterator[RateLimits]:
 
 
 def window(monkeypatch: pytest.MonkeyPatch, seconds: int = 1, **rates: int) -> None:
-    monkeypatch.setenv("WMS2_RATE_LIMIT_WINDOW_SECONDS", str(seconds))
-    for name in ("submit", "read", "act", "streams"):
-        monkeypatch.setenv(f"WMS2_RATE_LIMIT_{name.upper()}", str(rates.get(name, 0)))
-    conf.cache_clear()
+    limits = {f"rate_limit_{name}": rates.get(name, 0) for name in ("submit", "read", "act", "streams")}
+    set_limits(monkeypatch, rate_limit_window_seconds=seconds, **limits)
 
 
 def ask(limits: RateLimits, identity: str, limit: int) -> rate_limits.Answer:
@@ -57,7 +56,7 @@ def test_no_more_get_through_than_may_and_each_refusal_has_a_place_of_its_own(li
     said = [ask(limits, identity, limit) for _ in range(calls)]
     waits = [each.wait for each in said if each.wait]
     assert len(waits) == max(0, calls - limit)
-    ends = [round(wait / conf().rate_limit_window_seconds + 0.499) for wait in waits]
+    ends = [round(wait / conf().limits.rate_limit_window_seconds + 0.499) for wait in waits]
     assert all(ends.count(end) <= limit for end in ends), "no window is promised to more than fit"
 
 

@@ -30,7 +30,7 @@ from wms2.metrics.series import BREAK_GLASS_TOTAL
 from wms2.models import AuditEntry, PersonalToken
 from wms2.runtime.shared_counts import SharedCounts
 from wms2.tasks import clear_sessions
-from wms2.web.login_throttle import use_attempts
+from wms2.web.login_throttle import FAILURES_PER_ADDRESS, use_attempts
 
 pytestmark = pytest.mark.django_db
 TOKEN = re.compile(r"wms2_[A-Za-z0-9]{8}_[A-Za-z0-9]{43}")
@@ -161,8 +161,8 @@ def test_only_who_has_the_secret_learns_why_it_is_refused(
 def test_guesses_wait_and_are_audited_once_while_the_right_token_is_served(reader: Client) -> None:
     token = created("rita", "--name", "robot")
     guess = bearing(token[:14] + "0" * 43)
-    codes = [guess.get("/api/v1/status").status_code for _ in range(conf().sign_in_failures_per_address + 5)]
-    assert codes == [401] * conf().sign_in_failures_per_address + [429] * 5
+    codes = [guess.get("/api/v1/status").status_code for _ in range(FAILURES_PER_ADDRESS + 5)]
+    assert codes == [401] * FAILURES_PER_ADDRESS + [429] * 5
     assert bearing(token).get("/api/v1/status").status_code == 200
     assert (outcomes("token_wrong"), outcomes("sign_in_braked")) == (["refused"], ["refused"])
 
