@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from outputs_app.effects.handler import RULE_ACTIVITY
 from outputs_app.models import Placement
 from wms2.adapters import factory
 from wms2.adapters.rucio_rules import ACTIVITIES
@@ -20,7 +19,7 @@ def account_problems() -> list[str]:
     # MSOutput goes by none of them
     placements = [] if conf().msoutput_places else list(Placement.objects.exclude(disk_expression=""))
     found = rucio.account_problems()
-    for activity in sorted({RULE_ACTIVITY, *(row.disk_activity for row in placements)} - ACTIVITIES - {""}):
+    for activity in sorted({row.disk_activity for row in placements} - ACTIVITIES - {""}):
         found.append(f"activity {activity!r} is not one of CMS's: rules with it are refused ({', '.join(sorted(ACTIVITIES))})")
     for row in placements:
         try:

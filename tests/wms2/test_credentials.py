@@ -222,7 +222,6 @@ REQUIRED = {
         ({"JOB_CREDENTIAL_PATH": "/x/proxy"}, "WMS2_JOB_CREDENTIAL_PATH"),
         ({"JOB_CREDENTIAL": "proxy", "JOB_CREDENTIAL_PATH": "/x/a b"}, "WMS2_JOB_CREDENTIAL_PATH"),
         ({"JOB_CREDENTIAL": "password", "JOB_CREDENTIAL_PATH": "/x"}, "WMS2_JOB_CREDENTIAL"),
-        ({"JOB_CREDENTIAL_STOP_SECONDS": "7201"}, "WMS2_JOB_CREDENTIAL_STOP_SECONDS"),
         ({"SERVICE_TOKEN": "/x/token", "CRIC_URL": "http://x"}, "WMS2_CRIC_URL, which is not https"),
     ],
 )

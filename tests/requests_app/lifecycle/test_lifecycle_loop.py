@@ -10,7 +10,6 @@ from django.db import OperationalError, connection
 from requests_app.installation import installation_claim
 from requests_app.management.commands import lifecycle_tick
 from requests_app.models import Request
-from wms2.conf import conf
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +29,7 @@ def end_our_session(*, force: bool = True) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_pass_that_loses_its_database_session_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WMS2_POLL_SECONDS", "0.01")
-    conf.cache_clear()
+    monkeypatch.setattr(lifecycle_tick, "POLL_SECONDS", 0.01)
     asked: list[int] = []
 
     def cycle(*, force: bool) -> None:
