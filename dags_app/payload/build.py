@@ -41,7 +41,10 @@ def payload_bytes() -> bytes:
                 content = path.read_bytes()
                 _add(archive, f"{PACKAGE}/{name}", content)
                 if path.suffix == ".py" and not name.startswith(_RUN_ELSEWHERE):
-                    _add(archive, f"{PACKAGE}/{name}c", _bytecode(content, f"{PACKAGE}/{name}"))
+                    # never compared with its source (PEP 552: flags 1, then a hash of the source)
+                    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(content)
+                    code = compile(content, f"{PACKAGE}/{name}", "exec", dont_inherit=True, optimize=0)
+                    _add(archive, f"{PACKAGE}/{name}c", head + marshal.dumps(code))
     return buffer.getvalue()
 
 
@@ -53,12 +56,6 @@ def build_payload(target: Path) -> str:
     part.chmod(0o755)
     part.replace(target)
     return hashlib.sha256(data).hexdigest()
-
-
-def _bytecode(source: bytes, name: str) -> bytes:
-    """The content of a ``.pyc`` file that is never compared with its source (PEP 552: flags 1, then a hash of the source)."""
-    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
-    return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source) + marshal.dumps(code)
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -92,7 +92,10 @@ _KNOWN: dict[type, tuple[_Field, ...]] = {}
 def _fields_of(kind: type) -> tuple[_Field, ...]:
     if kind not in _KNOWN:
         if dataclasses.is_dataclass(kind):
-            defaults = {each.name: _default(each) for each in dataclasses.fields(kind)}
+            fields, missing = dataclasses.fields(kind), dataclasses.MISSING
+            defaults = {each.name: _NEEDED if each.default is missing else each.default for each in fields}
+            # one for all: nothing that was read is changed
+            defaults |= {each.name: each.default_factory() for each in fields if each.default_factory is not missing}
         else:
             some = getattr(kind, "_field_defaults", {})
             defaults = {name: some.get(name, _NEEDED) for name in getattr(kind, "_fields", ())}
@@ -101,23 +104,13 @@ def _fields_of(kind: type) -> tuple[_Field, ...]:
     return _KNOWN[kind]
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()  # one for all: nothing that was read is changed
-    return _NEEDED if field.default is dataclasses.MISSING else field.default
-
-
 def _field(name: str, hint: Any, default: Any) -> _Field:
     json = next((mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Json)), Json())
     absent = json.absent if json.absent is not _NEEDED else default
-    if absent is _NEEDED and _is_optional(hint):
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if absent is _NEEDED and get_origin(plain) is Union and type(None) in get_args(plain):
         absent = None
     return _Field(name, json.key or name, absent, _reader(hint), _writer(hint))
-
-
-def _is_optional(hint: Any) -> bool:
-    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return get_origin(plain) is Union and type(None) in get_args(plain)
 
 
 def _reader(hint: Any) -> Callable[[Value], Any]:

@@ -135,12 +135,6 @@ def framework_reports(directory: Path, node: str, attempt: int, job_id: str) -> 
         yield match.group(2), text
 
 
-def last_stderr(directory: Path, node: str, attempt: int, job_id: str, lines: int) -> str:
-    """The end of the stderr that the last program of this job wrote; empty when there is none."""
-    found = reporting(read_logs(directory / logs_name(node, attempt, job_id)))
-    return "\n".join(found.text.splitlines()[-lines:]) if found else ""
-
-
 def reporting(packed: Iterable[LogFile]) -> LogFile | None:
     """The stderr of the last program that wrote any, which mostly shows why a job failed."""
     return next((each for each in reversed([*packed]) if _STDERR.fullmatch(each.name) and each.data.strip()), None)

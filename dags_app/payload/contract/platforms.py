@@ -24,11 +24,6 @@ def system_of(scram_arch: str) -> str:
     return SYSTEMS.get(scram_arch.split("_")[0], "")
 
 
-def runs_on(scram_arch: str, machine: str) -> bool:
-    """Whether it is for a machine, by the name that the machine has for itself."""
-    return ARCHITECTURES.get("".join(scram_arch.split("_")[1:2]), "").lower() == machine.lower()
-
-
 def compiler_of(scram_arch: str) -> int:
     """The compiler's major version, by which those of one system are older and newer: 7 of gcc700, 12 of gcc12."""
     found = _COMPILER.search(scram_arch)

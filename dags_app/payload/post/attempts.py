@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..contract import codes, files, packed
 from ..contract.codes import PayloadError
 from ..contract.documents import read_unit
-from ..contract.layout import REPORT_SCHEMA, report_name, stderr_name
+from ..contract.layout import REPORT_SCHEMA, logs_name, report_name, stderr_name
 from ..contract.reading import Value, load_document
 from ..contract.rules import Evidence
 from ..run import fjr
@@ -143,7 +143,8 @@ def _answered(directory: Path, call: PostCall, found: Evidence, inputs: tuple[st
 def stderr(directory: Path, call: PostCall, lines: int) -> str:
     """The end of what the last program wrote, and of what the job itself wrote after it."""
     own = files.tail_text(directory / stderr_name(call.node, call.retry), lines)
-    program = packed.last_stderr(directory, call.node, call.retry, call.job_id, lines)
+    found = packed.reporting(packed.read_logs(directory / logs_name(call.node, call.retry, call.job_id)))
+    program = "\n".join(found.text.splitlines()[-lines:]) if found else ""
     return "\n".join(part for part in (program, own) if part)
 
 

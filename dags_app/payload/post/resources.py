@@ -38,10 +38,11 @@ def asked_by(directory: Path, node: str) -> Asked | None:
     variables = {**dict(_SIZE.findall(sizes)), **_variables(dag, node)}
     text = files.read_text(directory / submit.group(1))
     default, cores = _whole(_MEMORY.search(text), variables), _whole(_CORES.search(text), variables)
-    raised = _raised(directory, MEMORY_MACRO, node)
+    memory = files.read_text(directory / MEMORY_INCLUDE)
+    raised = re.search(rf"^{MEMORY_MACRO}_{re.escape(node)} = (\d+)$", memory, re.MULTILINE)
     if cores is None or (default is None and raised is None):
         return None
-    return Asked(raised if raised is not None else default or 0, cores)
+    return Asked(int(raised.group(1)) if raised is not None else default or 0, cores)
 
 
 def ask_for_more(directory: Path, node: str, memory_mb: int | None, wall_too_short: int) -> None:
@@ -61,11 +62,6 @@ def ask_for_more(directory: Path, node: str, memory_mb: int | None, wall_too_sho
 def landing_sites(directory: Path) -> set[str]:
     """Sites where the unit may land, as planned."""
     return {site for site in _variables(files.read_text(directory / INNER_DAG), LANDING).get("sites", "").split(",") if site}
-
-
-def _raised(directory: Path, macro: str, node: str) -> int | None:
-    found = re.search(rf"^{macro}_{re.escape(node)} = (\d+)$", files.read_text(directory / MEMORY_INCLUDE), re.MULTILINE)
-    return int(found.group(1)) if found else None
 
 
 def _variables(dag: str, node: str) -> dict[str, str]:

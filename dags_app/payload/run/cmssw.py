@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..contract import codes
 from ..contract.codes import PayloadError
-from ..contract.platforms import compiler_of, runs_on, system_of
+from ..contract.platforms import ARCHITECTURES, compiler_of, system_of
 from . import processes
 from .processes import Command, Finished
 from .psets import copy_program
@@ -73,8 +73,9 @@ def run_in_release(
 
 def _architecture(release: str, scram_arch: tuple[str, ...]) -> str:
     """Of the request's architectures the newest that this machine runs: in this system, else in a container."""
-    system = read_system()
-    able = [arch for arch in scram_arch if runs_on(arch, platform.machine()) and (CVMFS / arch).is_dir()]
+    system, machine = read_system(), platform.machine()
+    able = [arch for arch in scram_arch if ARCHITECTURES.get("".join(arch.split("_")[1:2]), "").lower() == machine.lower()]
+    able = [arch for arch in able if (CVMFS / arch).is_dir()]
     kinds = ("cmssw", "cmssw-patch")
     able = [arch for arch in able if any((CVMFS / arch / "cms" / kind / release).is_dir() for kind in kinds)] or able
     here = [arch for arch in able if system in ("", system_of(arch))]
@@ -83,7 +84,7 @@ def _architecture(release: str, scram_arch: tuple[str, ...]) -> str:
         text = (
             f"{release} is there for {', '.join(scram_arch) or 'no architecture at all'}; here is {system or 'an unknown system'}"
         )
-        text += f" on {platform.machine()}, and {CVMFS} has no container for another"
+        text += f" on {machine}, and {CVMFS} has no container for another"
         raise PayloadError(codes.CMSSW_SETUP_FAILED, text)
     return max(here or others, key=lambda arch: (int(system_of(arch)[4:] or 0), compiler_of(arch)))
 

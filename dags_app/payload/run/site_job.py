@@ -64,21 +64,17 @@ def run_site_job(directory: Path, node: str, attempt: int) -> int:
 
 
 def _removed(task: RemovalTask) -> list[Removed]:
+    """From every volume that the site's jobs may have written to."""
     volumes = storage.site_volumes(task.site)
     ends_at = min(task.valid_until, time.time() + task.run_seconds)
     done = []
     for removal in task.removals:
         if time.time() >= ends_at:
             break
-        done.append(_remove_all(volumes, task, removal, ends_at))
+        problems: list[str] = []
+        removed = [lfn for volume in volumes for lfn in _remove_from(volume, task, removal, problems, ends_at)]
+        done.append(Removed(removal.key, tuple(dict.fromkeys(removed)), tuple(problems[: task.most_problems]), len(problems)))
     return done
-
-
-def _remove_all(volumes: Sequence[Volume], task: RemovalTask, removal: Removal, ends_at: float) -> Removed:
-    """From every volume that the site's jobs may have written to."""
-    problems: list[str] = []
-    removed = [lfn for volume in volumes for lfn in _remove_from(volume, task, removal, problems, ends_at)]
-    return Removed(removal.key, tuple(dict.fromkeys(removed)), tuple(problems[: task.most_problems]), len(problems))
 
 
 def _remove_from(volume: Volume, task: RemovalTask, removal: Removal, problems: list[str], ends_at: float) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from dags_app.payload.contract import packed
 from dags_app.payload.contract.layout import logs_name
+from dags_app.payload.post.attempts import PostCall, stderr
 from tests.support.payload_workbench import Workbench
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow+abc/=\nMIIEow\n-----END RSA PRIVATE KEY-----"
@@ -39,7 +40,7 @@ def test_logs_of_a_step_are_read_back_whatever_its_name(tmp_path: Path, step: st
     (directory / "cmsRun.stderr").write_text("Fatal Exception\n")
     packed.write_logs(tmp_path / logs_name("proc_000000", 0, "1.0"), [], tmp_path / "steps")
     assert list(packed.framework_reports(tmp_path, "proc_000000", 0, "1.0")) == [(step, "<FrameworkJobReport/>")]
-    assert packed.last_stderr(tmp_path, "proc_000000", 0, "1.0", 5) == "Fatal Exception"
+    assert stderr(tmp_path, PostCall("proc_000000", 65, 0, 3, "1.0"), 5) == "Fatal Exception"
 
 
 def test_a_long_log_keeps_its_beginning_and_its_end_and_says_what_is_left_out(tmp_path: Path) -> None:
