@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from dags_app.models import FailureRule, FailureSample
-from dags_app.payload.contract.convert import read, to_json
+from dags_app.payload.contract.convert import read
 from dags_app.payload.contract.reading import Value
 from dags_app.payload.contract.rules import Evidence, Limits, LogLimits, Rule, RuleBook
 from dags_app.payload.post.classify import Classification
@@ -110,11 +110,6 @@ def rules_shipped() -> RuleBook:
 def _limits(limits: conf_limits.Limits) -> Limits:
     """Those that a DAG's rules carry."""
     return Limits(limits.cooloff_base_seconds, limits.max_memory_per_core_mb, limits.error_same_units, _PACKED_LOGS)
-
-
-def rules_json(book: RuleBook) -> bytes:
-    """``rules.json`` as it is written."""
-    return (json.dumps(to_json(book), indent=1) + "\n").encode()
 
 
 class Trial(NamedTuple):

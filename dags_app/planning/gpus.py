@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 
 from dags_app.planning.cms_ads import plain
-from dags_app.planning.levels import all_tasks
-from dags_app.planning.specs import GpuSpec, WorkflowSpec
+from dags_app.planning.specs import GpuSpec
 
 #: HTCondor reports the CUDA version of a driver (12.2). Larger numbers are the maker's release (535.104), which it does not know.
 _FIRST_NVIDIA_RELEASE = 100
@@ -26,12 +25,6 @@ def version_of(text: str) -> tuple[int, ...]:
     if text and not _VERSION.fullmatch(text):
         raise ValueError(f"no version: {text!r}")
     return tuple(int(part) for part in text.split(".")) if text else ()
-
-
-def unit_gpu(workflow: WorkflowSpec) -> GpuSpec | None:
-    """A GPU that some job of every unit requires: its site must have one. The most memory, of those that tasks ask for."""
-    required = [gpu for task in all_tasks(workflow) if (gpu := task.resources.gpu) is not None and gpu.required]
-    return max(required, key=lambda gpu: gpu.memory_mb, default=None)
 
 
 def gpu_lines(gpu: GpuSpec | None) -> str:

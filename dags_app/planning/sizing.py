@@ -71,11 +71,6 @@ def task_resources(workflow: WorkflowSpec, task: int = FIRST_TASK) -> ResourceSp
     return next(each.resources for each in all_tasks(workflow) if each.number == task)
 
 
-def merge_memory_mb(workflow: WorkflowSpec) -> int:
-    """A merge runs on one core, with the largest memory per core of all tasks' jobs."""
-    return max(1, *(task.resources.memory_mb // task.resources.cores for task in all_tasks(workflow)))
-
-
 def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds: int, input_kb: int = 0) -> SlotRequest:
     """Slot of one processing job of a task that asks for ``resources``: room for its events, and events x TimePerEvent.
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from dags_app.payload.contract import layout
 from dags_app.planning.cms_ads import TOOL_LINES, UNMONITORED, NodeRole, cms_lines, plain, platform_lines, platform_requirement
-from dags_app.planning.gpus import gpu_lines, unit_gpu
+from dags_app.planning.gpus import gpu_lines
 from dags_app.planning.levels import FIRST_TASK, all_tasks
-from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, merge_memory_mb, task_resources
+from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, task_resources
 from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, StepSpec
 
 #: Requirements rest on an attribute of our own: ``DESIRED_Sites`` is for frontends, and job routers of CMS's schedds rewrite it.
@@ -49,9 +49,11 @@ def landing_submit(spec: DagSpec) -> str:
     """The landing job: runs nothing, lets HTCondor pick the site, and has the site written into its execute event. Without files
     to transfer it carries no credential: a proxy would have to be delegated, which pools may not do (docs/design/htcondor.md).
 
-    It asks for what narrows the choice of a site for any job of the unit: GPUs, and the requester's own requirements.
+    It asks for what narrows the choice of a site for any job of the unit: the GPU with the most memory that a task requires, and
+    the requester's own requirements.
     """
     steps = spec.workflow.steps
+    gpus = [gpu for task in all_tasks(spec.workflow) if (gpu := task.resources.gpu) is not None and gpu.required]
     return f"""\
 universe = vanilla
 executable = /bin/true
@@ -60,7 +62,7 @@ should_transfer_files = NO
 request_cpus = 1
 request_memory = 1
 request_disk = 1024
-{gpu_lines(unit_gpu(spec.workflow))}log = {layout.CLUSTER_LOG}
+{gpu_lines(max(gpus, key=lambda gpu: gpu.memory_mb, default=None))}log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : ../{layout.AVOID_INCLUDE}
@@ -87,7 +89,9 @@ def node_submit(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
     """
     workflow, steps, command = spec.workflow, spec.workflow.steps, role.lower()
     inputs = [layout.UNIT_FILE, layout.MERGE_INPUT_FILE]
-    memory = str(CLEANUP_MEMORY_MB if role is NodeRole.CLEANUP else merge_memory_mb(workflow))
+    # a merge runs on one core, with the largest memory per core of all tasks' jobs
+    per_core = max(1, *(task.resources.memory_mb // task.resources.cores for task in all_tasks(workflow)))
+    memory = str(CLEANUP_MEMORY_MB if role is NodeRole.CLEANUP else per_core)
     cores, devices, extra, goes_on = 1, "", "", role is not NodeRole.PROCESSING or task != FIRST_TASK
     if role is NodeRole.CLEANUP:  # it checks the manifest before it removes what was merged
         inputs.append(layout.MANIFEST_FILE)

@@ -11,13 +11,12 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -100,29 +99,11 @@ def remove_leftovers(kept: Path, *, parent: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def submitted_directory(dag_id: str, fence: int, parents: Iterable[Path]) -> Path | None:
-    """The directory of this DAG, below one of these, that a submission later than ``fence`` has stamped."""
-    places = (place / dag_id for parent in parents for place in (parent, *parent.glob(f"{AGAIN}*")))
-    return next((place for place in places if written_fence(place) > fence), None)
-
-
-def written_dag(directory: Path) -> WrittenDag:
-    """A directory that was written earlier."""
-    return WrittenDag(directory, hashlib.sha256((directory / layout.SUMS).read_bytes()).hexdigest())
-
-
 def other_work(directory: Path, spec: DagSpec) -> str:
     """The first work unit that does other work, or is in one of the two alone; empty where the DAG runs what ``spec`` says."""
     mine = {path: text for path, text, _ in render(spec) if path.endswith(f"/{layout.UNIT_FILE}")}
     units = mine.keys() | {f"{path.parent.name}/{path.name}" for path in directory.glob(f"*/{layout.UNIT_FILE}")}
     return next((path.partition("/")[0] for path in sorted(units) if read_text(directory / path) != mine.get(path, "")), "")
-
-
-def numbers_taken(directory: Path) -> tuple[int, int]:
-    """The last event and the last lumi that the directory's jobs generate; 0, 0: they generate nothing."""
-    units = (json.loads(path.read_text()) for path in directory.glob(f"*/{layout.UNIT_FILE}"))
-    made = [job["generate"] for unit in units for job in unit["jobs"] if job["generate"]]
-    return max((one["last_event"] for one in made), default=0), max((one["last_lumi"] for one in made), default=0)
 
 
 @contextmanager

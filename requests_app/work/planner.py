@@ -8,6 +8,8 @@ that the next attempt replaces.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,8 +20,10 @@ import structlog
 from django.db import transaction
 from django.db.models.functions import Greatest
 
-from dags_app.failure_rules import rules_in_force, rules_json
+from dags_app.failure_rules import rules_in_force
 from dags_app.models import DAG
+from dags_app.payload.contract import layout
+from dags_app.payload.contract.convert import to_json
 from dags_app.planning import writer
 from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
@@ -104,7 +108,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
             f"{job} runs round {planned.dag.round_index}, of which the database, restored from before it, knows nothing, and"
             f" does other work than is planned now: {other}. Remove strays there, then release: it is given up and planned anew"
         )
-    written = _write(evaluation, planned.dag) if forgotten is None else writer.written_dag(forgotten)
+    written = _written(evaluation, planned.dag, forgotten)
     crash_point("plan.called")
     rounded = steps_rounded(steps_of(evaluation.request), ledger, [work_of(unit) for unit in planned.dag.units])
     dag = _record(evaluation, planned, sizing, written, given.work.rows, rounded)
@@ -233,13 +237,15 @@ def _parent(request: Request) -> Path:
     return Path(schedd.submit_root if schedd is not None else conf().submit_root) / request.request_name
 
 
-def _write(evaluation: Evaluation, spec: DagSpec) -> writer.WrittenDag:
+def _written(evaluation: Evaluation, spec: DagSpec, forgotten: Path | None) -> writer.WrittenDag:
+    if forgotten is not None:
+        return writer.WrittenDag(forgotten, hashlib.sha256((forgotten / layout.SUMS).read_bytes()).hexdigest())
     workflow = evaluation.request.workflow
     parent = _parent(evaluation.request)
     programs = writer.Programs(
         payload=payload_bytes(),
         sandbox=sandbox_pack(workflow=spec.workflow, psets=workflow.psets),
-        rules=rules_json(rules_in_force()),
+        rules=(json.dumps(to_json(rules_in_force()), indent=1) + "\n").encode(),
     )
     try:
         return writer.write_dag_directory(spec, programs, parent=parent)
@@ -272,13 +278,16 @@ def submitted_before(request: Request, dag_id: str) -> Path | None:
     below another schedd's root, where jobs of it were found."""
     there = Schedd.objects.filter(orphans__contains=[{"dag_id": dag_id}]).values_list("submit_root", flat=True)
     parents = {_parent(request), *(Path(root) / request.request_name for root in there)}
-    return writer.submitted_directory(dag_id, request.workflow.fence_counter, parents)
+    places = (place / dag_id for parent in parents for place in (parent, *parent.glob(f"{writer.AGAIN}*")))
+    return next((place for place in places if writer.written_fence(place) > request.workflow.fence_counter), None)
 
 
 def _give_up(evaluation: Evaluation, dag: DAG, forgotten: Path, other: str) -> None:
     """End the round of a forgotten submission, which did other work and is in no queue; no number of it is used again."""
     workflow = evaluation.request.workflow
-    event, lumi = writer.numbers_taken(forgotten)
+    units = (json.loads(path.read_text()) for path in forgotten.glob(f"*/{layout.UNIT_FILE}"))
+    made = [job["generate"] for unit in units for job in unit["jobs"] if job["generate"]]
+    event, lumi = (max((one[last] for one in made), default=0) for last in ("last_event", "last_lumi"))
     with evaluation.fenced():
         dag_discard(dag=dag, reason=f"a submission that the database does not know did other work under its id: {other}")
         Workflow.objects.filter(pk=workflow.pk).update(

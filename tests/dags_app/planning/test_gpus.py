@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.planning.cms_ads import NodeRole
-from dags_app.planning.gpus import gpu_lines, unit_gpu, version_of
+from dags_app.planning.gpus import gpu_lines, version_of
 from dags_app.planning.specs import DagSpec, GpuSpec, TaskSpec
 from dags_app.planning.submitfiles import landing_submit, node_submit
 from tests.support.planning import dag_spec
@@ -111,8 +111,9 @@ def test_a_unit_lands_where_its_most_demanding_task_finds_a_gpu() -> None:
         for number, gpu in enumerate((None, small, replace(FULL, required=False, memory_mb=99_999), large), start=1)
     )
 
-    assert unit_gpu(replace(spec.workflow, tasks=tasks)) == large
-    assert unit_gpu(spec.workflow) is None
+    landing = landing_submit(replace(spec, workflow=replace(spec.workflow, tasks=tasks)))
+    assert gpu_lines(large) in landing and "\nrequest_gpus = 1\n" in landing
+    assert "gpu" not in landing_submit(spec).lower()
 
 
 def test_extra_requirements_stand_in_brackets_behind_our_own() -> None:

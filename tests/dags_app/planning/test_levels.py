@@ -22,7 +22,6 @@ from dags_app.planning.sizing import (
     BASE_DISK_KB,
     bytes_per_event,
     level_input_kb,
-    merge_memory_mb,
     processing_request,
     sizes_of,
     task_resources,
@@ -216,7 +215,7 @@ def test_a_node_asks_for_what_its_own_task_needs() -> None:
     assert "request_cpus = 8\n" in submits[1] and "$(MEMORY_$(JOB):$(TASK_4_MEMORY_MB))" in submits[1]
     sizes = sizes_of(tree, StepProfile()).files()["sizes.inc"].splitlines()
     assert {"TASK_3_MEMORY_MB = 3000", "TASK_4_MEMORY_MB = 16000"} <= set(sizes)
-    assert merge_memory_mb(tree) == 3000, "the most per core of all tasks"
+    assert "$(MEMORY_$(JOB):3000)" in node_submit(dag_spec(tree), NodeRole.MERGE), "the most per core of all tasks"
 
 
 def test_a_node_of_a_later_task_has_room_for_the_files_that_it_may_have_to_fetch() -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from dags_app.planning.cms_ads import NodeRole
 from dags_app.planning.levels import level_plans
 from dags_app.planning.sizing import (
     BASE_DISK_KB,
     bytes_per_event,
     level_walls,
     memory_window,
-    merge_memory_mb,
     merge_request,
     processing_request,
     too_long,
 )
 from dags_app.planning.specs import JobSpec, ResourceSpec, WorkflowSpec
+from dags_app.planning.submitfiles import node_submit
 from dags_app.planning.work_units import group_jobs
 from tests.support.planning import dag_spec, generation_workflow, task_tree
 from wms2.errors import PlanningRefused
@@ -39,7 +40,8 @@ def test_more_memory_per_core_than_sites_offer_is_refused_readably() -> None:
 
 
 def test_merge_runs_on_one_core_with_the_memory_of_one() -> None:
-    assert merge_memory_mb(generation_workflow(resources=ResourceSpec(8, 24_000, 1.0, 1.0))) == 3000
+    merge = node_submit(dag_spec(generation_workflow(resources=ResourceSpec(8, 24_000, 1.0, 1.0))), NodeRole.MERGE)
+    assert "request_cpus = 1\n" in merge and "$(MEMORY_$(JOB):3000)" in merge
 
 
 def test_a_jobs_wall_time_and_disk_follow_its_events_within_the_cap() -> None:

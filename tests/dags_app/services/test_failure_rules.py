@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from dags_app.failure_rules import failure_rules_load, rules_in_force, rules_json, rules_shipped, shipped_rules
+from dags_app.failure_rules import failure_rules_load, rules_in_force, rules_shipped, shipped_rules
 from dags_app.models import FailureRule
-from dags_app.payload.contract.convert import read
+from dags_app.payload.contract.convert import read, to_json
 from dags_app.payload.contract.reading import Value
 from dags_app.payload.contract.rules import Evidence, RuleBook, first_match
 from tests.support.limits import set_limits
@@ -51,4 +51,4 @@ def test_what_goes_into_a_dag_directory_is_read_back_the_same(monkeypatch: pytes
     set_limits(monkeypatch, error_same_units=9, cooloff_base_seconds=7)
     book = rules_in_force()
     assert (book.limits.same_error_units, book.limits.cooloff_seconds) == (9, 7)
-    assert read(Value(json.loads(rules_json(book)), "rules.json"), RuleBook) == book
+    assert read(Value(json.loads(json.dumps(to_json(book))), "rules.json"), RuleBook) == book
