@@ -6,7 +6,6 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -151,12 +150,6 @@ class UnitTable(NamedTuple):
     def _done(self, **where: object) -> tuple[int, int]:
         done = self._of(state=WorkUnitState.DONE, **where)
         return sum(row.units for row in done), sum(row.jobs for row in done)
-
-
-def unit_table(workflow_id: uuid.UUID, *, since: datetime) -> UnitTable:
-    """One query."""
-    rows = WorkUnit.objects.filter(workflow_id=workflow_id).order_by().values_list("round_id", "round__index", "site", "state")
-    return UnitTable(workflow_id, tuple(UnitSum(*row) for row in rows.annotate(**unit_sums(since))))
 
 
 def unit_sums(since: Any) -> dict[str, Any]:

@@ -11,19 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from dags_app.dagman import DagStatusFile, NodeSpan, NodeStatus, read_status, spans_by_jobstate
+from dags_app.dagman import DagStatusFile, NodeStatus, read_status
 from dags_app.models import DAG
-from dags_app.packs import PackedFile, files_like, files_of
+from dags_app.packs import files_of
 from dags_app.payload.contract import layout
-from dags_app.payload.contract.files import tail_text
 
 UNIT_NAME = re.compile(r"mg_[0-9]{6,9}")
 DAGMAN_LOG_SUFFIX = ".dagman.out"
 #: The most of a log that one answer carries, however long its lines are.
 MAX_TAIL_BYTES = 256 * 1024
 MAX_TAIL_LINES = 2000
-#: The most of the job-state log that is read: a unit has about six lines of 40 characters for each try.
-MAX_SPAN_LINES, MAX_SPAN_BYTES = 200_000, 8 * 1024 * 1024
 
 
 class StatusReading(NamedTuple):
@@ -75,11 +72,6 @@ def checked_unit(unit: str) -> str:
     return checked(unit, UNIT_NAME, "work unit's name")
 
 
-def log_files(dag: DAG) -> list[PackedFile]:
-    """What DAGMan has written about the outer DAG: logs, metrics, rescues; empty when the directory is gone."""
-    return files_like(dag.submit_dir, f"{layout.OUTER_DAG}.*", layout.JOBSTATE_LOG)
-
-
 def dagman_log_tail(dag: DAG, *, unit: str | None, lines: int) -> LogTail:
     """The last ``lines`` lines of ``workflow.dag.dagman.out``, or of a unit's ``group.dag.dagman.out``; bounded in bytes too."""
     name = layout.OUTER_DAG if unit is None else f"{checked_unit(unit)}/{layout.INNER_DAG}"
@@ -97,13 +89,6 @@ def dagman_log_tail(dag: DAG, *, unit: str | None, lines: int) -> LogTail:
         data = data[data.find(b"\n") + 1 :]
     found = data.decode("utf-8", errors="replace").splitlines()
     return LogTail(str(path), tuple(found[-lines:]), truncated=start > 0 or len(found) > lines, problem="")
-
-
-def unit_spans(dag: DAG) -> list[NodeSpan]:
-    """All tries of the units of a DAG's directory, by DAGMan's job-state log, the newest part of a very long one; empty when it
-    cannot be read."""
-    with files_of(dag.submit_dir, layout.JOBSTATE_LOG) as directory:
-        return spans_by_jobstate(tail_text(directory / layout.JOBSTATE_LOG, MAX_SPAN_LINES, max_bytes=MAX_SPAN_BYTES) + "\n")
 
 
 def _read(dag: DAG, name: str) -> StatusReading:

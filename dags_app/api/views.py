@@ -13,8 +13,10 @@ from rest_framework.response import Response
 from dags_app import live
 from dags_app.api.filters import DagFilters
 from dags_app.api.serializers import DagListSerializer, DagLogsSerializer, DagNodesSerializer, DagSerializer
-from dags_app.dagman import NodeState, NodeStatus
+from dags_app.dagman import NodeState
 from dags_app.models import DAG
+from dags_app.packs import files_like
+from dags_app.payload.contract import layout
 from dags_app.selectors import dags_shown, failed_nodes, seen_at
 from wms2.api.actions import LISTED, Resource
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
@@ -91,15 +93,13 @@ class DagNodesView(ApiView):
             "status": dag.status,
             "outer": reading,
             "queue": dag,
-            "results": [_with_inner(dag, node) for node in pager.paginate_queryset(nodes, request)],
+            "results": [
+                {**node._asdict(), "inner": live.unit_status(dag, node.name) if live.UNIT_NAME.fullmatch(node.name) else None}
+                for node in pager.paginate_queryset(nodes, request)
+            ],
             "next": pager.next_link(),
         }
         return Response(self.get_serializer(body).data)
-
-
-def _with_inner(dag: DAG, node: NodeStatus) -> dict[str, Any]:
-    inner = live.unit_status(dag, node.name) if live.UNIT_NAME.fullmatch(node.name) else None
-    return {**node._asdict(), "inner": inner}
 
 
 class DagLogsView(ApiView):
@@ -126,5 +126,7 @@ class DagLogsView(ApiView):
         if unit is not None and not live.UNIT_NAME.fullmatch(unit):
             raise bad_field("unit", "must be a work unit's name like mg_000000")
         tail = live.dagman_log_tail(dag, unit=unit, lines=lines)
-        body = {"dag_id": dag.pk, "submit_dir": dag.submit_dir, "files": live.log_files(dag), "tail": tail}
+        # logs, metrics, rescues of the outer DAG; none when the directory is gone
+        files = files_like(dag.submit_dir, f"{layout.OUTER_DAG}.*", layout.JOBSTATE_LOG)
+        body = {"dag_id": dag.pk, "submit_dir": dag.submit_dir, "files": files, "tail": tail}
         return Response(self.get_serializer(body).data)

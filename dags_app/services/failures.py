@@ -173,14 +173,10 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
         groups[key].save()
         _keep_newest(groups[key], found)
     _count_files(dag.workflow_id, lines)
-    _explain_units(dag, lines)
-    failures_sample(dag=dag, failed=((line.at, line.site, line.step, line.code) for line in lines))
-
-
-def _explain_units(dag: DAG, lines: Sequence[FailureLine]) -> None:
-    """A unit that gives up has its cause in its row; DAGMan knows only which script ended with what."""
+    # a unit that gives up has its cause in its row; DAGMan knows only which script ended with what
     for unit, reason in {line.unit: line.reason for line in lines if line.final}.items():
         WorkUnit.objects.filter(round_id=dag.round_id, name=unit, state=WorkUnitState.PLANNED).update(problem=reason)
+    failures_sample(dag=dag, failed=((line.at, line.site, line.step, line.code) for line in lines))
 
 
 def _text(text: str) -> str:

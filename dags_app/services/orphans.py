@@ -29,9 +29,6 @@ from wms2.runtime.due import mark_due
 from wms2.runtime.locks import Fenced
 from wms2.web.formatting import counted
 
-#: Pause between two checks of a schedd's queue for jobs of ours that no live DAG knows.
-_STRAY_CHECK_SECONDS = 600.0
-
 log = structlog.get_logger(__name__)
 #: Why jobs are orphans.
 UNKNOWN, ENDED = "no DAG has this id", "its DAG has ended, or its outer DAGMan has gone"
@@ -75,12 +72,6 @@ def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:
     if gone:
         DAG.objects.filter(pk__in=gone).update(lost_settled_at=now)
         mark_due(set(gone.values()), "lost DAG settled")
-
-
-def orphans_due(schedd: Schedd, now: datetime) -> bool:
-    """Whether it is time to look for them again."""
-    asked_before = now - timedelta(seconds=_STRAY_CHECK_SECONDS)
-    return schedd.orphans_asked_at is None or schedd.orphans_asked_at <= asked_before
 
 
 def orphans_known(schedd: Schedd, now: datetime) -> set[str]:

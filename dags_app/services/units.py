@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +13,9 @@ from django.db.models.functions import Concat
 from django.utils import timezone
 
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
-from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.models import DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.services import dag_files
-from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import StaleState
 from wms2.runtime.sql import sql_rows
 
@@ -100,17 +98,11 @@ def units_to_account(*, dag: DAG, done: Sequence[str]) -> list[WorkUnit]:
     return list(rows.exclude(state__in=(WorkUnitState.DONE, WorkUnitState.ABANDONED)).order_by("index")) if done else []
 
 
-def dag_fences(dag: DAG) -> frozenset[int]:
-    """The fences of all submissions of the DAG's directory."""
-    intents = DAGHistory.objects.filter(dag__directory_id=dag.directory_id, event_type=SUBMIT_INTENT)
-    return frozenset(intents.values_list("detail__fence", flat=True))
-
-
-def unit_read(*, unit: WorkUnit, dag: DAG, fences: Callable[[], Collection[int]]) -> tuple[Manifest, str]:
+def unit_read(*, unit: WorkUnit, dag: DAG, fences: Iterable[int]) -> tuple[Manifest, str]:
     """The unit's manifest, checked against what was asked.
 
     Args:
-        fences: what ``dag_fences`` gives, for manifests of an earlier submission.
+        fences: of all submissions of the DAG's directory, for manifests of an earlier one.
 
     Raises:
         ManifestProblem: missing, torn, of another request or unit, of an unknown or newer fence.
@@ -119,15 +111,9 @@ def unit_read(*, unit: WorkUnit, dag: DAG, fences: Callable[[], Collection[int]]
     expected = (str(dag.workflow_id), str(dag.directory_id), unit.name)
     if (manifest.workflow_id, manifest.dag_id, manifest.unit) != expected:
         raise ManifestProblem(f"{unit.name}: the manifest belongs to {manifest.workflow_id} {manifest.dag_id} {manifest.unit}")
-    if manifest.fence != dag.fence and manifest.fence not in fences():
+    if manifest.fence != dag.fence and manifest.fence not in fences:
         raise ManifestProblem(f"{unit.name}: the manifest carries fence {manifest.fence}, which no submission of this DAG had")
     return manifest, sha256
-
-
-def unit_ended_at(*, unit: WorkUnit, dag: DAG) -> datetime | None:
-    """When the unit's own DAGMan ended, its cleanup with it; None where that is not to be read. Nothing is decided by it."""
-    inner = dag_files.metrics(Path(dag.submit_dir) / unit.name / layout.INNER_DAG, [])
-    return datetime.fromtimestamp(inner.ended_at, UTC) if inner is not None else None
 
 
 class Settled(NamedTuple):

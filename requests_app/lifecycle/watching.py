@@ -20,7 +20,7 @@ from django.db.models import Exists, OuterRef, Q
 from dags_app.models import DAG, DAGHistory
 from dags_app.selectors import schedd_in_use
 from dags_app.services.failures import unread_waves
-from dags_app.services.orphans import Orphan, orphans_ask, orphans_due, orphans_known, orphans_report
+from dags_app.services.orphans import Orphan, orphans_ask, orphans_known, orphans_report
 from dags_app.services.watch import Observed, ScheddAnswer, ScheddCheck, checks_of, schedd_observe, sites_count
 from dags_app.states import history
 from requests_app.admission.placement import units_follow
@@ -43,6 +43,8 @@ from wms2.runtime.passes import row_by_itself
 log = structlog.get_logger(__name__)
 #: Event type in DAGHistory and in the feed.
 RETURNED = "dag.returned"
+#: Between two looks in a schedd's queue for jobs of ours that no live DAG knows.
+_STRAY_PAUSE = timedelta(seconds=600)
 
 
 def schedds_to_watch() -> list[Schedd]:
@@ -80,7 +82,8 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
     for _ in side_by_side(astray, _keeping(leadership, meanwhile)):
         pass
     now = clock.now()
-    looked = [schedd for schedd, observed in seen.items() if observed.answered and orphans_due(schedd, now)]
+    answered = [schedd for schedd, observed in seen.items() if observed.answered]
+    looked = [each for each in answered if each.orphans_asked_at is None or each.orphans_asked_at <= now - _STRAY_PAUSE]
     for schedd, found in side_by_side(
         {schedd: partial(orphans_ask, schedd, orphans_known(schedd, now)) for schedd in looked}, _keeping(leadership, meanwhile)
     ):

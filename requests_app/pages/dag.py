@@ -14,10 +14,12 @@ from django.utils import timezone
 from dags_app import live
 from dags_app.attempts import node_attempts
 from dags_app.counts import DagCounts, dag_counts_of, units_done
-from dags_app.dagman import NodeSpan, NodeStatus
+from dags_app.dagman import NodeSpan, NodeStatus, spans_by_jobstate
 from dags_app.histogram import quantile
 from dags_app.models import DAG, LIVE_DAG, FailureLog, StepMeasurement, WorkUnit
+from dags_app.packs import files_of
 from dags_app.payload.contract import layout
+from dags_app.payload.contract.files import tail_text
 from requests_app.models import LEADER_LEASE, Round
 from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.lifecycle import LifecycleState, leases_known, lifecycle_of
@@ -29,6 +31,8 @@ MOST_NODES, MOST_TRIES = 200, 20
 #: Units whose files are read for how long jobs of each role take.
 MOST_SAMPLED = 60
 LOG_LINES = 60
+#: The end of the job-state log that is read: a unit has about six lines of 40 characters for each try.
+_SPAN_LINES, _SPAN_BYTES = 200_000, 8 * 1024 * 1024
 MOST_RELATED = 20
 _WIDTH, _ROW = 1000, 6
 _SHARES = (0.5, 0.9, 0.99)
@@ -139,7 +143,8 @@ def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
     """
     chosen = _unit_nodes(dag, unit) if unit else None
     cells, left_out, problem = unit_cells(dag)
-    spans = live.unit_spans(dag)
+    with files_of(dag.submit_dir, layout.JOBSTATE_LOG) as place:  # all tries in the directory; none when it cannot be read
+        spans = spans_by_jobstate(tail_text(place / layout.JOBSTATE_LOG, _SPAN_LINES, max_bytes=_SPAN_BYTES) + "\n")
     mine = [span for span in spans if span.cluster == dag.dagman_cluster_id]
     sites = _sites(dag, cells, left_out)
     tries = _tries(mine, sites)

@@ -117,7 +117,7 @@ def _of_workflow(request: Request, workflow: Workflow) -> dict[str, QuerySet[Any
 
 
 def _unit_sums(workflow: Workflow, dags: QuerySet[DAG]) -> QuerySet[Any]:
-    """As of ``unit_table``, since the newest DAG was submitted."""
+    """As ``workflow_progress`` has them, since the newest DAG was submitted."""
     submitted = Subquery(dags.values("submitted_at")[:1], output_field=DateTimeField())
     rows = WorkUnit.objects.filter(workflow=workflow).order_by().annotate(round_index=F("round__index"))
     return rows.values("round_id", "round_index", "site", "state").annotate(**unit_sums(Coalesce(submitted, Now())))

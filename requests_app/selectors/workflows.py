@@ -10,8 +10,8 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dags_app.counts import DagCounts, UnitCounts, UnitProgress, UnitTable, node_numbers, unit_table
-from dags_app.models import DAG, LIVE_DAG
+from dags_app.counts import DagCounts, UnitCounts, UnitProgress, UnitSum, UnitTable, node_numbers, unit_sums
+from dags_app.models import DAG, LIVE_DAG, WorkUnit
 from outputs_app.models import ProcessingBlock
 from outputs_app.selectors import blocks_done_units
 from requests_app.limits import limits_now
@@ -77,7 +77,9 @@ def workflows_stored() -> QuerySet[Workflow]:
 
 def workflow_progress(workflow: Workflow, dag: DAG | None) -> WorkflowProgress:
     """With the workflow's newest DAG; a fixed number of queries."""
-    table = unit_table(workflow.pk, since=dag.submitted_at if dag is not None and dag.submitted_at else timezone.now())
+    since = dag.submitted_at if dag is not None and dag.submitted_at else timezone.now()
+    rows = WorkUnit.objects.filter(workflow_id=workflow.pk).order_by().values_list("round_id", "round__index", "site", "state")
+    table = UnitTable(workflow.pk, tuple(UnitSum(*row) for row in rows.annotate(**unit_sums(since))))
     blocks = list(ProcessingBlock.objects.filter(workflow=workflow).defer("failure_context"))
     return progress_of(workflow, dag, table, blocks, blocks_done_units([block.pk for block in blocks]) if blocks else {})
 

@@ -6,25 +6,26 @@ The one place where dags_app's units and outputs_app's blocks meet (spec 4.6, 4.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from pathlib import Path
 
 import structlog
 from django.utils import timezone
 
 from dags_app.counts import jobs_judged
 from dags_app.manifest import ManifestProblem
-from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitState
+from dags_app.payload.contract import layout
 from dags_app.planning.selection import WantedLumis
+from dags_app.services import dag_files
 from dags_app.services.claims import claims_of, manifest_compare
 from dags_app.services.failures import failures_sweep
 from dags_app.services.lost_queue import lost_unit_nodes
 from dags_app.services.measurements import measurements_add
 from dags_app.services.samples import units_sample
+from dags_app.services.submit import SUBMIT_INTENT
 from dags_app.services.units import (
     Settled,
     UnitNodes,
-    dag_fences,
-    unit_ended_at,
     unit_nodes_final,
     unit_nodes_now,
     unit_read,
@@ -133,7 +134,9 @@ def _compared(evaluation: Evaluation, dag: DAG, units: Sequence[WorkUnit]) -> tu
     """
     settled, violations, asked = [], [], spec_of(evaluation.request.workflow).input
     wanted = WantedLumis(asked) if asked is not None else None
-    claims, fences = claims_of([unit.pk for unit in units]), cache(lambda: dag_fences(dag))
+    claims = claims_of([unit.pk for unit in units])
+    intents = DAGHistory.objects.filter(dag__directory_id=dag.directory_id, event_type=SUBMIT_INTENT)
+    fences = intents.values_list("detail__fence", flat=True)  # read once, and only for a manifest of an earlier submission
     for unit in units:
         try:
             manifest, sha256 = unit_read(unit=unit, dag=dag, fences=fences)
@@ -179,9 +182,10 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
     crash_point("register.recorded")
     JOBS_ENDED_TOTAL.labels("well").inc(sum(jobs_judged(row.unit.jobs, 1) for row in done))
     for row in done:
-        ended_at = unit_ended_at(unit=row.unit, dag=dag)
-        if ended_at is not None:
-            TRACKING_SECONDS.observe(max(0.0, (timezone.now() - ended_at).total_seconds()))
+        # when the unit's own DAGMan ended, its cleanup with it
+        inner = dag_files.metrics(Path(dag.submit_dir) / row.unit.name / layout.INNER_DAG, [])
+        if inner is not None:
+            TRACKING_SECONDS.observe(max(0.0, timezone.now().timestamp() - inner.ended_at))
         log.info(
             "work unit done", request_name=request.request_name, dag_id=str(dag.pk), unit=row.unit.name, site=row.manifest.site,
             events=row.events, files=sum(len(output.files) for output in row.manifest.outputs),
