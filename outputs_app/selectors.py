@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from django.db.models import Count, F, Model, QuerySet
 
 from outputs_app.models import (
-    OPEN_EFFECT,
     BlockWorkUnit,
     Drift,
     DriftState,
@@ -58,18 +57,6 @@ def block_source_rules(block: ProcessingBlock) -> dict[str, str]:
 def effects_shown() -> QuerySet[Effect]:
     """Effects with their request's name."""
     return shown(Effect, "request__request_name")
-
-
-def effects_open_counts(request_id: uuid.UUID) -> dict[str, int]:
-    """State -> how many effects of a request are not done yet."""
-    rows = Effect.objects.filter(request_id=request_id, state__in=OPEN_EFFECT).order_by()
-    return dict(rows.values_list("state").annotate(number=Count("id")))
-
-
-def effect_stuck(request_id: uuid.UUID) -> Effect | None:
-    """The oldest effect of a request that was refused, or whose retries are used up, and that is still wanted."""
-    rows = Effect.objects.filter(request_id=request_id, state__in=STUCK, epoch=F("request__epoch"))
-    return rows.order_by("id").first()
 
 
 def datasets_shown() -> QuerySet[OutputDataset]:

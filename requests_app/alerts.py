@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
-from outputs_app.selectors import STUCK, effect_stuck
+from outputs_app.models import Effect
+from outputs_app.selectors import STUCK
 from requests_app.alert_rows import NOWHERE, AlertSubject, alert_end, alert_raise, alert_repeat, alerts_of
 from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
@@ -79,7 +80,8 @@ def report_broken(what: str, **which: Any) -> None:
 
 def alert_stuck_effects(evaluation: Evaluation) -> None:
     """A registration or clean-up that only a person can bring on raises an alert in any status, also after its end."""
-    stuck = effect_stuck(evaluation.request.pk) if evaluation.stuck else None
+    wanted = Effect.objects.filter(request_id=evaluation.request.pk, state__in=STUCK, epoch=F("request__epoch"))
+    stuck = wanted.order_by("id").first() if evaluation.stuck else None
     alert_over(evaluation, *(f"effect_{state}" for state in STUCK if stuck is None or state != stuck.state))
     if stuck is not None:
         what = f"{stuck.key}: {stuck.last_error}"

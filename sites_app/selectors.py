@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -58,11 +58,6 @@ def rses_of(sites: Collection[str]) -> Mapping[str, list[str]]:
     for site, rse in SiteRse.objects.filter(site__in=sites).order_by("rse").values_list("site_id", "rse"):
         found[site].append(rse)
     return found
-
-
-def bans_of(sites: Collection[str]) -> Mapping[str, int]:
-    """Site -> how many bans are in force, one query for all."""
-    return Counter(bans_active().filter(site__in=sites).values_list("site_id", flat=True))
 
 
 def token_dirs() -> list[str]:

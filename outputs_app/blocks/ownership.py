@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from outputs_app.models import DatasetOwner, OutputDataset, OutputFile, OwnedDataset, Validity
+from outputs_app.models import DatasetOwner, OutputFile, OwnedDataset, Validity
 from wms2.errors import DocumentRefused, Problem, StaleState
 from wms2.runtime.sql import sql_rows
 
@@ -80,12 +80,6 @@ def other_owners(*, request_id: uuid.UUID, name: str) -> list[str]:
     """Other requests that own the name: they write into it, or have valid files in it."""
     rows = DatasetOwner.objects.filter(dataset__name=name).exclude(request_id=request_id).order_by("id")
     return list(rows.values_list("request__request_name", flat=True))
-
-
-def valid_names(names: Iterable[str]) -> list[str]:
-    """Those of the names in which any request has a valid file."""
-    rows = OutputDataset.objects.filter(name__in=set(names), files__validity=Validity.VALID)
-    return sorted(set(rows.values_list("name", flat=True)))
 
 
 # --- numbers

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_last
-from outputs_app.selectors import effects_open_counts
+from outputs_app.models import OPEN_EFFECT, Effect
 from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, RequestWatch, Workflow
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
@@ -135,6 +135,7 @@ def request_detail(request: Request) -> RequestDetail:
     latest = RequestTransition.objects.filter(request=request).order_by("-id")[:MAX_TRANSITIONS]
     units = unit_counts([workflow.pk])[workflow.pk] if workflow else UnitCounts()
     names = names_about(request)
+    effects = Effect.objects.filter(request_id=request.pk, state__in=OPEN_EFFECT).order_by()
     return RequestDetail(
         request=request,
         workflow=workflow,
@@ -143,7 +144,7 @@ def request_detail(request: Request) -> RequestDetail:
         account=account_of(request, workflow, units) if workflow else None,
         dag=dag_last(workflow.pk) if workflow else None,
         output_datasets=names.output_datasets,
-        effects_open=effects_open_counts(request.pk),
+        effects_open=dict(effects.values_list("state").annotate(number=Count("id"))),
         job_success=job_success(workflow.pk) if workflow else None,
         depends_on=names.depends_on,
         dependents=names.dependents,

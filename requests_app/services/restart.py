@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from outputs_app.blocks.ownership import valid_names
+from outputs_app.models import OutputDataset, Validity
 from requests_app import intake, states
 from requests_app.intake.documents import next_version
 from requests_app.models import MAX_VERSIONS, CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
@@ -134,7 +134,8 @@ def _outputs(request: Request, document: dict[str, Any], name: str) -> tuple[str
         return ()
     draft = draft_of(document, name)
     names = intake.outputs_of_next(draft, spec_of(workflow))
-    twice = valid_names(names) if draft.spec.input is not None else []
+    valid = OutputDataset.objects.filter(name__in=set(names), files__validity=Validity.VALID).values_list("name", flat=True)
+    twice = sorted(set(valid)) if draft.spec.input is not None else []
     if twice:
         raise InvalidTransition(
             f"{request.request_name}: {twice[0]} has valid files, and the new version would process the same input into it once"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,8 +23,9 @@ from sites_app.api.serializers import (
     SiteSerializer,
     SystemicAlertSerializer,
 )
+from sites_app.bans import bans_active
 from sites_app.models import Pool, Schedd, Site, SiteStatus, SystemicAlert
-from sites_app.selectors import bans_of, rses_of, sites_shown
+from sites_app.selectors import rses_of, sites_shown
 from sites_app.services import site_change_status, site_note
 from wms2.actions import arguments
 from wms2.api.actions import LISTED, Resource, actor_of, input_serializer
@@ -57,7 +59,9 @@ class SiteViewSet(RowsViewSet):
 
     def compute(self, lines: list[dict[str, Any]]) -> None:
         """Their storage and bans."""
-        bans, rses = bans_of([line["name"] for line in lines]), rses_of([line["name"] for line in lines])
+        names = [line["name"] for line in lines]
+        bans = Counter(bans_active().filter(site__in=names).values_list("site_id", flat=True))
+        rses = rses_of(names)
         for line in lines:
             line["rses"], line["bans"] = rses[line["name"]], bans[line["name"]]
 

@@ -12,6 +12,7 @@ from outputs_app.actions import _discard
 from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.effects import Handler, executor
 from outputs_app.models import (
+    OPEN_EFFECT,
     BlockStatus,
     Effect,
     EffectKind,
@@ -20,7 +21,6 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.selectors import effects_open_counts
 from outputs_app.services import datasets_publish, effect_discard, effect_discard_refused, effect_retry_now
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import Request, RequestStatus, Workflow
@@ -85,7 +85,7 @@ def test_without_what_its_registration_rests_on_a_block_is_given_up_as_a_whole(w
     assert (block.status, block.tape_rule_id, block.dbs_block_closed) == (BlockStatus.GIVEN_UP, "", False)
     assert (block.failure_context["by"], block.failure_context["reason"]) == ("olga", "the site is gone")
     assert OutputFile.objects.get().rule_id == ""
-    assert effects_open_counts(workflow.request.pk) == {}
+    assert not Effect.objects.filter(state__in=OPEN_EFFECT).exists()
     assert AuditEntry.objects.get(action="effect_discard").actor == "olga"
     assert Wake.objects.filter(request_id=workflow.request.pk).exists()
 

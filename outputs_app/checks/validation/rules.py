@@ -183,7 +183,7 @@ def doubled(
             if other.is_own:
                 own[lumi].append(other)
             for file in holders[lumi]:
-                if _may_not(file, other, declared):
+                if not other.is_own or (other.pk < file.pk and (file.unit != other.unit or not declared.in_shares)):
                     twice[file, other].add(lumi)
     if twice and made is not None and not declared.by_lumi:
         made.ask_of(set().union(*twice.values()))
@@ -194,13 +194,6 @@ def doubled(
         if lumis:
             found = f"{len(lumis)} are in {other.lfn} too, first {_first(frozenset(lumis))}"
             yield FileFinding(file.lfn, P.DUPLICATE_LUMI, "no lumi twice", found[:MOST_WORDS])
-
-
-def _may_not(file: LumiFile, other: LumiFile, declared: Declared) -> bool:
-    """Whether the two may have no lumi in common that was dealt whole."""
-    if other.is_own and other.pk >= file.pk:
-        return False
-    return not other.is_own or file.unit != other.unit or not declared.in_shares
 
 
 def _is_doubled(file: LumiFile, other: LumiFile, lumi: Lumi, own: Sequence[LumiFile], declared: Declared, made: Made) -> bool:
