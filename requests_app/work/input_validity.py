@@ -52,11 +52,12 @@ def read_steadily(
     Raises:
         ServiceUnavailable: they keep changing.
     """
-    files, former = _valid_files(block_name), None
+    files, former = _files(block_name), None
     for _ in range(_TRIES):
-        made = read(files)
-        before, files = {file.lfn for file in files}, _valid_files(block_name)
-        if before == {file.lfn for file in files} and (made == former or not is_short(made)):
+        valid = [file for file in files.values() if file.is_valid]
+        made, files = read(valid), _files(block_name)
+        unchanged = {file.lfn for file in valid} == {lfn for lfn, file in files.items() if file.is_valid}
+        if unchanged and (made == former or not is_short(made)):
             return made
         former = made
     raise _changing(block_name)
@@ -66,13 +67,9 @@ def _changing(block_name: str) -> ServiceUnavailable:
     return ServiceUnavailable("dbs", "files", f"the valid files of {block_name} change while they are read")
 
 
-def _validity(block_name: str) -> dict[str, bool]:
-    return {file.lfn: file.is_valid for file in factory.dbs().files(block_name, valid_only=False)}
-
-
-def _valid_files(block_name: str) -> list[DbsFileInfo]:
-    """Of any access type of their dataset: that is asked for itself."""
-    return [file for file in factory.dbs().files(block_name, valid_only=False) if file.is_valid]
+def _files(block_name: str) -> dict[str, DbsFileInfo]:
+    """By name, INVALID ones too, of any access type of their dataset: that is asked for itself."""
+    return {file.lfn: file for file in factory.dbs().files(block_name, valid_only=False)}
 
 
 def blocks_short(valid: Mapping[str, int], counts: Mapping[str, int]) -> str:
@@ -101,9 +98,10 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
     for block, lfn, *of_it in files_with_work(workflow, spec, fields):
         blocks[block][lfn] = of_it[0] if of_it else ()
     for block, of in blocks.items():
-        there = _validity(block)
-        out = {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in of if not there.get(lfn)}
-        if out and _validity(block) != there:
+        there = _files(block)
+        lost = [lfn for lfn in of if lfn not in there or not there[lfn].is_valid]
+        out = {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in lost}
+        if out and _files(block) != there:
             raise _changing(block)
         gone |= out
         parents |= {lfn: each for lfn, each in of.items() if each and lfn not in gone}
