@@ -57,8 +57,8 @@ class Services:
     def choose_tape_rse(self, expression: str, key: str) -> str:
         return "T0_Tape"
 
-    def tape_rules_there(self, *_: str) -> list[Any]:
-        self.calls["tape_rules_there"] += 1
+    def tape_rules_over(self, *_: str) -> list[Any]:
+        self.calls["tape_rules_over"] += 1
         return []
 
     def tape_rule(self, block: str, rse: str, **_: str) -> str:

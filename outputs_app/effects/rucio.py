@@ -98,11 +98,11 @@ def _rucio_tape(effect: Effect) -> Result:
     if "no_tape" in effect.payload:  # as it was decided when the block was complete: a repeat decides alike
         return {"no_tape": effect.payload["no_tape"]}
     rucio = factory.rucio()
-    there = rucio.tape_rules_there(block.dbs_block_name, block.dataset_name)
-    others = [rule for rule in there if rule.account != conf().rucio_account]
+    rules = rucio.tape_rules_over(block.dbs_block_name, block.dataset_name)
+    others = [rule for rule in rules if rule.account != conf().rucio_account]
     if others:  # one copy on tape is enough
         return {"no_tape": f"rule {others[0].rule_id} of {others[0].account} has it at {others[0].rse_expression}"}
-    ours = [rule.rse_expression for rule in there if rule.name == block.dbs_block_name]  # of an answer that was lost
+    ours = [rule.rse_expression for rule in rules if rule.name == block.dbs_block_name]  # of an answer that was lost
     rse = ours[0] if ours else _tape_rse(block)
     return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=rule_comment(effect)), "rse": rse}
 

@@ -189,10 +189,10 @@ class RucioAdapter(RucioRules):
         """Names. Raises ServiceRejected: the expression is wrong."""
         return {row.rse for row in self._session.rows(RSES, "rses", lambda client: client.list_rses(expression))}
 
-    def tape_rules_there(self, *names: str) -> list[RuleInfo]:
-        """Rules of anybody on these blocks and containers that stay, and keep them on tape alone; not yet OK perhaps."""
-        calls = [methodcaller("list_did_rules", self.scope, name) for name in names]
-        rules = [rule for call in calls for rule in self._session.rows(RULES, "tape_rules_there", call)]
+    def tape_rules_over(self, block: str, container: str) -> list[RuleInfo]:
+        """Rules of anybody that stay, and keep the block on tape alone: its own, then its container's; not yet OK perhaps."""
+        calls = [methodcaller("list_did_rules", self.scope, name) for name in (block, container)]
+        rules = [rule for call in calls for rule in self._session.rows(RULES, "tape_rules_over", call)]
         found = [rule for rule in rules if rule.expires_at is None]
         tapes = self.tapes() if found else set()
         return [rule for rule in found if (rses := self._rses_now(rule.rse_expression)) and rses <= tapes]

@@ -362,15 +362,16 @@ class ScriptedRucio:
     def tapes(self) -> set[str]:
         return self.rses("rse_type=TAPE")
 
-    def tape_rules_there(self, *names: str) -> list[Any]:
+    def tape_rules_over(self, block: str, container: str) -> list[Any]:
         def act() -> list[Any]:
+            names = (block, container)
             ours = [
                 self._reported(ids[0], *key) for key, ids in self.rules.items() if key[0] in names and key[1].endswith("_Tape")
             ]
             others = [rule for rule in self.others.values() if rule.name in names and rule.rse.endswith("_Tape")]
             return ours + [self._told_of(rule) for rule in others if not rule.ends]
 
-        return self.script.call("tape_rules_there", act)
+        return self.script.call("tape_rules_over", act)
 
     def block_rules_ok(self, comment: str) -> set[str]:
         return {rule.rule_id for rule in self.rules_with_comment(comment)}
