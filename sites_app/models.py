@@ -12,7 +12,7 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q, QuerySet
 
-from wms2.runtime.json_columns import records, shaped
+from wms2.runtime.json_columns import records
 
 
 class SiteStatus(models.TextChoices):
@@ -180,13 +180,16 @@ class _WithPools(models.Manager["Schedd"]):
         return super().get_queryset().select_related("pool")
 
 
-#: What is taken for what is missing.
+#: What is taken for what is missing, or has a value of another type.
 _STRAY = {"dag_id": "", "request_name": "", "dagmans": 0, "jobs": 0, "why": "", "since": "", "looks": 0}
 
 
 def strays_of(stored: object) -> list[dict[str, Any]]:
     """The column ``Schedd.orphans``, in this release's form."""
-    return [shaped(each, _STRAY) for each in records(stored)]
+    return [
+        stray | {name: usual for name, usual in _STRAY.items() if not isinstance(stray.get(name), type(usual))}
+        for stray in records(stored)
+    ]
 
 
 class Schedd(models.Model):

@@ -25,8 +25,7 @@ from wms2.runtime import in_force, levels
 from wms2.runtime.cached import Cached
 from wms2.runtime.circuits import circuits, use_circuits
 from wms2.runtime.shared_counts import SharedCounts
-from wms2.web import shedding
-from wms2.web.login_throttle import use_attempts
+from wms2.web import login_throttle, shedding
 
 __all__ = ["module_rows"]
 pytest.register_assert_rewrite("tests.pool.faulty_units")
@@ -122,8 +121,8 @@ def _every_circuit_is_closed() -> None:
 @pytest.fixture(autouse=True)
 def _no_sign_in_has_failed() -> None:
     """Wrong passwords and tokens of one test are not counted against the next; its denials are the first to be audited."""
-    use_attempts(SharedCounts())
-    denials.use_counts(SharedCounts())
+    login_throttle.attempts = SharedCounts()
+    denials.counted = SharedCounts()
 
 
 @pytest.fixture(autouse=True)
@@ -166,9 +165,9 @@ def ready(transactional_db: None, outside_world: None) -> None:
     """An installation as ``wms2_init`` leaves it, in this test's database."""
     from requests_app.installation import installation_claim
     from sites_app.sync import schedd_ensure_configured, sites_sync
-    from wms2.apps import circuits_share
+    from wms2.apps import broker
 
-    circuits_share()
+    use_circuits(SharedCounts(broker("circuit", "nothing is left there")))
     circuits().clear()  # what a worker that was killed has left to the next
     use_circuits(SharedCounts())
     installation_claim()

@@ -41,7 +41,7 @@ class Wms2Config(AppConfig):
         )
         from wms2.identities.grants import operators_group_ensure
         from wms2.runtime import periodic
-        from wms2.web.login_throttle import use_attempts
+        from wms2.web import login_throttle
         from wms2.work import actions  # noqa: F401
         from wms2.work.resources import resources_ensure
         from wms2.work.workers import pools_ensure
@@ -52,22 +52,18 @@ class Wms2Config(AppConfig):
         admin.site.login_template = "login.html"
         admin.site.index_title = "Administration"
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
-        circuits_share()
-        use_attempts(SharedCounts(_broker("sign-in", "failed sign-ins are counted by this process alone")))
-        denials.use_counts(SharedCounts(_broker("denied", "denials are counted by this process alone")))
-        if broker := _broker("rate", "rates are not limited"):
-            rate_limits.use(rate_limits.RateLimits(broker))
+        use_circuits(SharedCounts(broker("circuit", "circuits are counted by this process alone")))
+        login_throttle.attempts = SharedCounts(broker("sign-in", "failed sign-ins are counted by this process alone"))
+        denials.counted = SharedCounts(broker("denied", "denials are counted by this process alone"))
+        if rates := broker("rate", "rates are not limited"):
+            rate_limits.use(rate_limits.RateLimits(rates))
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
         post_migrate.connect(resources_ensure, sender=self, dispatch_uid="wms2.resources")
         post_migrate.connect(pools_ensure, sender=self, dispatch_uid="wms2.pools")
 
 
-def circuits_share() -> None:
-    """Share through the broker, between the processes of this installation, which services do not answer."""
-    use_circuits(SharedCounts(_broker("circuit", "circuits are counted by this process alone")))
-
-
-def _broker(name: str, silent: str) -> Broker | None:
+def broker(name: str, silent: str) -> Broker | None:
+    """Through which the processes of this installation share counts of this name; None without one of Redis' protocol."""
     if not settings.CELERY_BROKER_URL.startswith("redis"):
         return None
     instance = os.environ.get("WMS2_INSTANCE", "")  # not by conf(): a command that needs no settings must start

@@ -14,17 +14,12 @@ from wms2.models import AuditEntry
 from wms2.runtime.storable import storable
 
 #: Set on a Django request whose refusal has its entry.
-_REFUSAL_AUDITED = "_wms2_refusal_audited"
-
-
-def refusal_is_audited(request: Any) -> bool:
-    """Whether what refused a Django request has audited that itself."""
-    return bool(getattr(request, _REFUSAL_AUDITED, False))
+REFUSAL_AUDITED = "_wms2_refusal_audited"
 
 
 def refusal_set_audited(request: Any) -> None:
     """The answer 401, 403 or 429 to this Django request needs no entry beside the one that was made."""
-    setattr(request, _REFUSAL_AUDITED, True)
+    setattr(request, REFUSAL_AUDITED, True)
 
 
 def audit(

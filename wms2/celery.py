@@ -9,14 +9,16 @@ import os
 
 from celery import Celery
 from kombu.exceptions import OperationalError
+from kombu.transport import TRANSPORT_ALIASES
 
-from wms2.runtime import broker
+from wms2.runtime.broker import Transport
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 
 BROKER_TIMEOUT_SECONDS = 2.0
 
-broker.install()
+# For every broker URL of Redis' protocol, in this process.
+TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{Transport.__module__}:{Transport.__name__}"))
 app = Celery("wms2", task_cls="wms2.work.failing:ReportingTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()

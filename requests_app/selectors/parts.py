@@ -12,7 +12,7 @@ from dags_app.models import Leftover
 from dags_app.planning.specs import NOT_MISSED, ExclusionKind
 from requests_app.models import InputFile, Progress, ProgressSample, Request
 from wms2.conf import conf
-from wms2.runtime.combined_query import read_combined
+from wms2.runtime.combined_query import CombinedQuery
 
 #: Files of each sort that one answer carries.
 MOST_FILES = 1000
@@ -38,7 +38,7 @@ def troubled_input(request: Request, *, most: int = MOST_FILES) -> TroubledInput
     unwanted = Q(excluded_kind=ExclusionKind.UNWANTED)
     out = Q(excluded_at__isnull=False) & ~Q(excluded_kind__in=NOT_MISSED)
     numbers = rows.filter(Q(waiting_since__isnull=False) | Q(excluded_at__isnull=False)).order_by().values("workflow_id")
-    read = read_combined(
+    read = CombinedQuery(
         numbers=numbers.annotate(
             waiting=Count("pk", filter=Q(waiting_since__isnull=False)),
             excluded=Count("pk", filter=out),
@@ -46,7 +46,7 @@ def troubled_input(request: Request, *, most: int = MOST_FILES) -> TroubledInput
         ),
         waiting=rows.filter(waiting_since__isnull=False).defer("lumis").order_by("waiting_since", "lfn")[:most],
         excluded=rows.filter(out).defer("lumis").order_by("-excluded_at", "lfn")[:most],
-    )
+    ).rows()
     found = next(iter(read["numbers"]), {"waiting": 0, "excluded": 0, "unwanted": 0})
     return TroubledInput(found["waiting"], found["excluded"], found["unwanted"], read["waiting"], read["excluded"])
 

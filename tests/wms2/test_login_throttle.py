@@ -20,14 +20,7 @@ from wms2.conf import conf
 from wms2.models import AuditEntry
 from wms2.runtime.shared_counts import Broker, SharedCounts
 from wms2.web import login_throttle
-from wms2.web.login_throttle import (
-    FAILURES_PER_ADDRESS,
-    FAILURES_PER_NAME,
-    WINDOW_SECONDS,
-    address_of,
-    proxy_not_counted,
-    use_attempts,
-)
+from wms2.web.login_throttle import FAILURES_PER_ADDRESS, FAILURES_PER_NAME, WINDOW_SECONDS, address_of, proxy_not_counted
 
 pytestmark = pytest.mark.django_db
 FORMS = ("/login/", "/admin/login/")
@@ -49,7 +42,7 @@ def moment(settings: Any) -> Moment:
     User.objects.create_user("rita", password="opensesame", is_staff=True)
     User.objects.create_user("stan", password="opensesame", is_staff=True)
     clock = Moment()
-    use_attempts(SharedCounts(clock=clock))
+    login_throttle.attempts = SharedCounts(clock=clock)
     return clock
 
 
@@ -142,18 +135,17 @@ def test_wrong_tokens_are_slowed_down_by_address_and_right_ones_never(moment: Mo
 def test_all_processes_count_together_in_the_broker(moment: Moment) -> None:
     prefix = f"test:{uuid.uuid4()}"
     for _ in range(FAILURES_PER_NAME):
-        use_attempts(
-            SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins"))
-        )  # as if each time another process
+        # as if each time another process
+        login_throttle.attempts = SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins"))
         assert sign_in("/login/", "guess").status_code == 200
-    use_attempts(SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins")))
+    login_throttle.attempts = SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins"))
     waits = sign_in("/login/", "opensesame")
     assert waits.status_code == 429
     assert 0 < int(waits["Retry-After"]) <= WINDOW_SECONDS
 
 
 def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: Moment) -> None:
-    use_attempts(SharedCounts(Broker("redis://127.0.0.1:1/0", "test", "failed sign-ins", moment), moment))
+    login_throttle.attempts = SharedCounts(Broker("redis://127.0.0.1:1/0", "test", "failed sign-ins", moment), moment)
     assert sign_in("/login/", "opensesame").status_code == 302
     assert [sign_in("/login/", "guess").status_code for _ in range(7)][-1] == 429
 

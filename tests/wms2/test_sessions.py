@@ -30,7 +30,6 @@ from wms2.models import AuditEntry
 from wms2.runtime.shared_counts import SharedCounts
 from wms2.settings.logs import logging_config
 from wms2.web import login_throttle, sessions
-from wms2.web.login_throttle import use_attempts
 from wms2.web.sessions import sessions_of
 
 pytestmark = pytest.mark.django_db
@@ -168,7 +167,7 @@ def test_guesses_of_the_old_password_wait_and_the_admin_has_no_page_of_its_own_f
 ) -> None:
     monkeypatch.setattr(login_throttle, "FAILURES_PER_NAME", 2)
     conf.cache_clear()
-    use_attempts(SharedCounts())
+    login_throttle.attempts = SharedCounts()
     here = signed_in()
     form = {"old_password": OLD, "new_password1": "short", "new_password2": "short"}
     assert [here.post("/account/password/", form).status_code for _ in range(3)] == [200] * 3, "no guesses"

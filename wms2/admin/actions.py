@@ -181,8 +181,13 @@ class ActionsAdmin(ModelAdmin):
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """(text, address) of further buttons on a row's page: its live page, if it has one, and lists."""
-        live = [("Live page", row.get_absolute_url())] if hasattr(row, "get_absolute_url") else []
-        return [*live, *((text, list_url(model, f"{_lookup(model, by)}={row.pk}")) for text, model, by in self.links)]
+        links = [("Live page", row.get_absolute_url())] if hasattr(row, "get_absolute_url") else []
+        for text, model, by in self.links:
+            key: Any = model._meta.get_field(by)
+            # as the lists' filters are addressed
+            lookup = f"{by}__id__exact" if key.target_field.name == "id" else f"{by}__exact"
+            links.append((text, list_url(model, f"{lookup}={row.pk}")))
+        return links
 
     def action_rows(self, keys: Sequence[str]) -> list[Any]:
         """The rows of these keys, those that exist."""
@@ -210,7 +215,10 @@ class ActionsAdmin(ModelAdmin):
             require(request.user, found, row)
         if request.method == "POST":
             return self._decide(request, found, rows)
-        return self._page(request, found, rows, form_of(found)(initial=_initial(request, found, rows)))
+        # What a single row has; what the address says goes before it.
+        said = {name.removeprefix(_VALUE): value for name, value in request.GET.items() if name.startswith(_VALUE)}
+        initial = {**found.initial(rows[0]), **(_former(found, rows[0]) if len(rows) == 1 else {}), **said}
+        return self._page(request, found, rows, form_of(found)(initial=initial))
 
     def _concerned_rows(self, request: HttpRequest) -> list[Any]:
         source = request.POST if request.method == "POST" else request.GET
@@ -386,12 +394,6 @@ def _given_back(request: HttpRequest) -> str:
     return back if here else ""
 
 
-def _initial(request: HttpRequest, action: Action, rows: Sequence[Any]) -> dict[str, Any]:
-    """What a form begins with: what a single row has, or what the address says in its place."""
-    said = {name.removeprefix(_VALUE): value for name, value in request.GET.items() if name.startswith(_VALUE)}
-    return {**action.initial(rows[0]), **(_former(action, rows[0]) if len(rows) == 1 else {}), **said}
-
-
 def _former(action: Action, row: Any) -> Mapping[str, Any]:
     """What a row has of the operation's fields, as texts and lists; empty: nothing, which what is required cannot be."""
     has, required = (action.former or action.initial)(row), {one.name for one in action.fields if one.required}
@@ -411,9 +413,3 @@ def _changed(action: Action, row: Any, seen: str) -> str:
     """Whether the row is no longer what the operator was shown."""
     value, label = decision_basis(action, row)
     return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."
-
-
-def _lookup(model: type[Model], by: str) -> str:
-    """Of a foreign key, as the lists' filters are addressed."""
-    key: Any = model._meta.get_field(by)
-    return f"{by}__id__exact" if key.target_field.name == "id" else f"{by}__exact"

@@ -199,14 +199,11 @@ def _column(model: type[models.Model], column: Any, in_words: Mapping[str, Calla
         return since_column(column, spelled(column.removesuffix("_at")))
     if field is not None and field.choices and column in _STATUSES:
         return badge_column(column)
-    if isinstance(field, models.UUIDField) or (field is not None and _misspelled(field)):
-        return plain_column(field)
-    return named
-
-
-def _misspelled(field: models.Field[Any, Any]) -> bool:
-    """JSON stays a name, by which the list knows to read it."""
-    return not isinstance(field, JSONField) and spelled(str(field.verbose_name)) != field.verbose_name
+    # JSON stays a name, by which the list knows to read it.
+    if field is None or isinstance(field, JSONField):
+        return named
+    misspelled = spelled(str(field.verbose_name)) != field.verbose_name
+    return plain_column(field) if misspelled or isinstance(field, models.UUIDField) else named
 
 
 def large_fields(model: type[models.Model]) -> list[Any]:

@@ -11,6 +11,7 @@ from django.apps import apps
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.defaults import server_error as html_server_error
+from psycopg.errors import QueryCanceled
 from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -30,7 +31,7 @@ from wms2.errors import (
     StaleState,
     TooManyReaders,
 )
-from wms2.runtime.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused, took_too_long
+from wms2.runtime.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused
 
 log = structlog.get_logger(__name__)
 #: When a client may try again; services and circuits recover within these, or not soon.
@@ -83,7 +84,7 @@ def problem_of(error: Exception) -> Problem | None:
         return _of_framework(error)
     if isinstance(error, DATABASE_AWAY) and lock_refused(error):
         return Problem(503, "being_changed", BEING_CHANGED, hint="Another operation changes the same row; it takes a moment.")
-    if isinstance(error, DATABASE_AWAY) and took_too_long(error):
+    if isinstance(error, DATABASE_AWAY) and isinstance(error.__cause__, QueryCanceled):
         hint = "Ask for less: a smaller page, more filters. A verb can be repeated; `manage.py operate` has no such limit."
         return Problem(503, "took_too_long", "the database needed too long, and nothing was done", hint=hint)
     if isinstance(error, DATABASE_AWAY):

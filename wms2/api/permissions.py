@@ -39,7 +39,9 @@ class SignedInReadsOperatorsWrite(BasePermission):
             return bool(request.user.is_authenticated)
         action = performed_action(view, str(request.method))
         self.message = denial(request.user, action) if action else operators_alone(request.user)
-        self.message = self.message or (_READS if only_reads(request) else "")
+        # A token that gives no role may not do what every reader may do for themselves.
+        if not self.message and not is_whole(request) and roles_of(request.user) <= {Role.VIEWER}:
+            self.message = _READS
         return not self.message
 
 
@@ -47,11 +49,6 @@ def is_whole(request: Request) -> bool:
     """Whether it comes with a session, or with a token that may do all that its owner may."""
     found = request.auth
     return found is None or isinstance(found, OldKey) or getattr(found, "scope", None) == TokenScope.OWNER
-
-
-def only_reads(request: Request) -> bool:
-    """Whether it comes with a token that gives no role: what every reader may do for themselves it may not."""
-    return not is_whole(request) and roles_of(request.user) <= {Role.VIEWER}
 
 
 def operators_alone(user: Any) -> str:

@@ -1,7 +1,7 @@
 """``If-Match``: a change is made only to the version that its client has read (RFC 9110, 13.1.1).
 
-Owns: tags made of values, what the header says, and both refusals: 412 when the version is another, 400 where there is none to
-compare. Not here: of what the version of a thing consists (``etags`` of the apps).
+Owns: tags made of values, what the header says, and the refusal 412 when the version is another. Not here: of what the version of
+a thing consists (``etags`` of the apps), the refusal 400 where there is none to compare (``wms2.api.views``).
 """
 
 from __future__ import annotations
@@ -47,13 +47,6 @@ def require_version(demanded: frozenset[str], current: str) -> None:
         detail = f"it has changed since it was read; nothing was done. Its version is {current} now"
         hint = "Read it again, decide again, and send the ETag of that answer."
         raise ProblemError(Problem(412, "precondition_failed", detail, hint=hint), {"ETag": current})
-
-
-def refuse_unversioned(request: Request) -> None:
-    """Where no version is kept, the demand cannot be met, and passing over it would do what the client wants prevented. Raises
-    ProblemError: 400."""
-    if HEADER in request.headers:
-        raise bad_field(HEADER, "this address has no version to compare; leave it out", code="precondition_unsupported")
 
 
 def in_one_transaction(act: Callable[[], T]) -> T:

@@ -17,7 +17,8 @@ from rest_framework.viewsets import GenericViewSet
 
 from wms2.api.csv_lists import csv_answer, csv_asked
 from wms2.api.pagination import MAX_PAGE_SIZE, MOST_CSV, KeysetPagination, ordering_of
-from wms2.api.preconditions import if_match, refuse_unversioned, require_version
+from wms2.api.preconditions import HEADER as IF_MATCH
+from wms2.api.preconditions import if_match, require_version
 from wms2.api.problems import bad_field
 from wms2.api.shown import columns_of
 from wms2.web import idempotency
@@ -54,8 +55,9 @@ class KnownQueryMixin(APIView):
         super().initial(request, *args, **kwargs)
         if not hasattr(self, str(request.method).lower()):
             return  # 405 comes next
-        if not self.is_versioned(str(request.method)):
-            refuse_unversioned(request)
+        # Where no version is kept, passing over the demand would do what the client wants prevented.
+        if IF_MATCH in request.headers and not self.is_versioned(str(request.method)):
+            raise bad_field(IF_MATCH, "this address has no version to compare; leave it out", code="precondition_unsupported")
         key = idempotency.key_of(request) if request.method not in SAFE_METHODS else None
         known = self.known_query_params()
         for name, values in sorted(request.query_params.lists()):

@@ -88,8 +88,10 @@ class BearerAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, BearerToken] | None:
         """User and token; None where there is no JWT. Raises ProblemError: 401 and 403 for the token, 429 after many wrong ones
         from this address, 503 while the issuer's keys cannot be read."""
-        credential = _jwt_of(request)
-        if credential is None:
+        # A JWT is three parts separated by dots, the last of which may be empty; other credentials are for the other classes.
+        scheme, _, rest = get_authorization_header(request).decode("latin-1").partition(" ")
+        credential = rest.strip()
+        if scheme.lower() != "bearer" or credential.count(".") != 2 or re.search(r"\s", credential):
             return None
         try:
             token = judged(credential, time.time())
@@ -138,13 +140,6 @@ def name_of(issuer: str, subject: str) -> str:
     """
     name = f"{subject}#{issuer.removeprefix('https://')}"
     return name if len(name) <= _MOST_NAME else f"#{hashlib.sha256(f'{issuer} {subject}'.encode()).hexdigest()}"
-
-
-def _jwt_of(request: Request) -> str | None:
-    """Three parts separated by dots, the last of which may be empty; other credentials are for the other classes."""
-    scheme, _, rest = get_authorization_header(request).decode("latin-1").partition(" ")
-    credential = rest.strip()
-    return credential if scheme.lower() == "bearer" and credential.count(".") == 2 and not re.search(r"\s", credential) else None
 
 
 def _signed(credential: str) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
-from wms2.audit import audit, refusal_is_audited
+from wms2.audit import REFUSAL_AUDITED, audit
 from wms2.errors import DocumentRefused, InvalidTransition, ServiceRejected
 from wms2.metrics.series import DENIALS_TOTAL
 from wms2.runtime.locks import DATABASE_AWAY
@@ -37,13 +37,8 @@ UNKNOWN = "unknown"
 _STATUSES = frozenset({401, 403, 429})
 _WHY = "_wms2_denied_because"
 log = structlog.get_logger(__name__)
-_counts: SharedCounts = SharedCounts()
-
-
-def use_counts(counts: SharedCounts) -> None:
-    """Count there from now on."""
-    global _counts  # noqa: PLW0603
-    _counts = counts
+#: Where they are counted; with a broker, all processes of the installation count together.
+counted = SharedCounts()
 
 
 def denial_record(*, actor: str, address: str, kind: str, target_type: str, target: str, why: str, **evidence: Any) -> None:
@@ -56,9 +51,9 @@ def denial_record(*, actor: str, address: str, kind: str, target_type: str, targ
     DENIALS_TOTAL.labels(kind).inc()
     who = f"user {actor}" if actor else f"address {address}"
     what = hashlib.sha256("\0".join((who, kind, target)).encode(errors="surrogatepass")).hexdigest()[:32]
-    if _counts.ask(lambda counts: counts.add(what, WINDOW_SECONDS))[0] > 1:
+    if counted.ask(lambda counts: counts.add(what, WINDOW_SECONDS))[0] > 1:
         return
-    number = _counts.ask(lambda counts: counts.add("all", WINDOW_SECONDS))[0]
+    number = counted.ask(lambda counts: counts.add("all", WINDOW_SECONDS))[0]
     if number > MOST_PER_MINUTE:
         return
     last = "; more is refused in this minute than is recorded" if number == MOST_PER_MINUTE else ""
@@ -96,7 +91,7 @@ class DenialsMiddleware(MiddlewareMixin):
         """The answer as it is."""
         if response.status_code not in _STATUSES:
             return response
-        if refusal_is_audited(request):
+        if hasattr(request, REFUSAL_AUDITED):
             DENIALS_TOTAL.labels(str(response.status_code)).inc()
             return response
         user, match = getattr(request, "user", None), request.resolver_match

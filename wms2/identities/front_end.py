@@ -94,7 +94,11 @@ class FrontEndMiddleware:
 def identify(request: HttpRequest) -> None:
     """Have the user whom a front end names as the request's, and no header of a front end left. Raises FrontEndRefused."""
     settings = conf()
-    cms, certificate = _taken_cms(request), _taken(request, _certificate_keys(settings))
+    # All cms-auth* headers by name; none of cms-* are left.
+    taken = _taken(request, [key for key in request.META if key.startswith("HTTP_CMS_")])
+    cms = {name: value for key, value in taken.items() if "cms-auth" in (name := _header_of(key))}
+    keys = [_key(name) for name in _certificate_headers(settings) if name] if settings.x509_front_end_addresses else []
+    certificate = _taken(request, keys)
     from_cms, from_x509 = (_is_of(request, each) for each in (settings.front_end_addresses, settings.x509_front_end_addresses))
     strange = [] if from_cms or not settings.front_end_addresses else [*cms]
     strange += [] if from_x509 or not settings.x509_front_end_addresses else [_header_of(key) for key in certificate]
@@ -106,7 +110,8 @@ def identify(request: HttpRequest) -> None:
     if not ((from_cms and cms) or (from_x509 and certificate)):
         return
     named = named_by_cms(cms, settings) if from_cms else named_by_certificate(certificate, settings)
-    if named is None and settings.front_end_anonymous and _may_be_anonymous(request):
+    may_be_anonymous = settings.front_end_anonymous and request.method in _SAFE and not request.path.startswith(_NAMED_ONLY)
+    if named is None and may_be_anonymous and not request.user.is_authenticated:
         named = Named(ANONYMOUS, ())
     elif named is not None and named.login == ANONYMOUS:
         raise FrontEndRefused(f"{ANONYMOUS} is no login: who has a name comes by it")
@@ -243,10 +248,6 @@ def _user_of(named: Named) -> Any:
     return user
 
 
-def _may_be_anonymous(request: HttpRequest) -> bool:
-    return request.method in _SAFE and not request.path.startswith(_NAMED_ONLY) and not request.user.is_authenticated
-
-
 def _is_of(request: HttpRequest, networks: tuple[IPv4Network | IPv6Network, ...]) -> bool:
     """Whether the TCP peer is of these; what it says of others (``X-Forwarded-For``) does not count."""
     try:
@@ -257,12 +258,6 @@ def _is_of(request: HttpRequest, networks: tuple[IPv4Network | IPv6Network, ...]
     return any(peer in network for network in networks)
 
 
-def _taken_cms(request: HttpRequest) -> dict[str, str]:
-    """All ``cms-auth*`` headers by name; none of ``cms-*`` are left."""
-    taken = _taken(request, [key for key in request.META if key.startswith("HTTP_CMS_")])
-    return {name: value for name, value in ((_header_of(key), value) for key, value in taken.items()) if "cms-auth" in name}
-
-
 def _taken(request: HttpRequest, keys: Iterable[str]) -> dict[str, str]:
     request.__dict__.pop("headers", None)  # Django makes these once, of what was there
     return {key: request.META.pop(key) for key in keys if key in request.META}
@@ -270,10 +265,6 @@ def _taken(request: HttpRequest, keys: Iterable[str]) -> dict[str, str]:
 
 def _certificate_headers(settings: Conf) -> tuple[str, str, str]:
     return _DN_HEADER, _VERIFY_HEADER, settings.x509_voms_header
-
-
-def _certificate_keys(settings: Conf) -> list[str]:
-    return [_key(name) for name in _certificate_headers(settings) if name] if settings.x509_front_end_addresses else []
 
 
 def _key(header: str) -> str:

@@ -100,7 +100,9 @@ def denial(user: Any, action: Action, row: Any = None, data: Mapping[str, Any] =
     if not roles:
         return missing(user, action.roles)
     for one in action.fields:
-        if one.roles and roles.isdisjoint((*one.roles, Role.ADMIN)) and _is_given(data.get(one.name), one.default):
+        value = data.get(one.name)
+        given = value is not None and value is not False and value not in ("", [], one.default)
+        if given and one.roles and roles.isdisjoint((*one.roles, Role.ADMIN)):
             return missing(user, one.roles, f"{one.name}: ")
     return ""
 
@@ -205,10 +207,6 @@ def _covers(grant: Grant, user: Any, owned: Owned) -> bool:
 def _meet(held: Iterable[str], owned: Iterable[str]) -> bool:
     """Whether they have a name in common; a row without one is not of all who have none."""
     return not {canonical(name) for name in held if name}.isdisjoint(canonical(name) for name in owned if name)
-
-
-def _is_given(value: Any, default: Any) -> bool:
-    return value is not None and value is not False and value not in ("", [], default)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -23,13 +23,14 @@ from wms2.models import RoleAssignment
 def constraint_problems(role: str, cms_groups: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
     """What is wrong with the rows that a role is to hold for: field -> sentence."""
     problems = {}
+    kinds = [each for each in resource_types() if each.name == "site"]  # sites are rows of an app above
     if cms_groups and role != Role.REQUESTER:
         problems["cms_groups"] = f"only a {Role.REQUESTER} is limited to CMS groups; leave them out"
     if sites and role != Role.SITE_ADMIN:
         problems["sites"] = f"only a {Role.SITE_ADMIN} is limited to sites; leave them out"
     elif role == Role.SITE_ADMIN and not sites:
         problems["sites"] = f"name the sites that the {Role.SITE_ADMIN} is to act on"
-    elif unknown := [name for name in sites if not _site_is_known(name)]:
+    elif unknown := [name for name in sites if not any(kind.find(name) for kind in kinds)]:
         problems["sites"] = f"there is no site {', '.join(unknown)}; the list of sites has their names"
     return problems
 
@@ -122,8 +123,3 @@ def _set_password(user: Any, password: str | None) -> None:
 
 def _kind(holder: Any) -> str:
     return "group" if isinstance(holder, Group) else "user"
-
-
-def _site_is_known(name: str) -> bool:
-    """Asked of the declaration: sites are rows of an app above."""
-    return any(resource_type.find(name) for resource_type in resource_types() if resource_type.name == "site")

@@ -20,7 +20,6 @@ from typing import Any
 import requests
 import structlog
 from allauth.account.adapter import DefaultAccountAdapter
-from allauth.account.signals import user_logged_in
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, get_adapter
 from allauth.socialaccount.models import SocialApp
@@ -30,10 +29,8 @@ from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from django.contrib.auth import get_user_model
 from django.contrib.auth.forms import AuthenticationForm
 from django.db import IntegrityError, transaction
-from django.dispatch import receiver
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
@@ -42,8 +39,7 @@ from wms2.audit import audit, refusal_set_audited
 from wms2.conf import conf
 from wms2.identities.front_end import ANONYMOUS
 from wms2.identities.grants import OWN_NAMES
-from wms2.identities.sso_issuer import PROVIDER, Exchange, IssuerAnswer, Provider, names_of
-from wms2.identities.sso_sessions import session_begin
+from wms2.identities.sso_issuer import PROVIDER, Exchange, Provider
 from wms2.web.login_throttle import address_of
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -181,14 +177,6 @@ def callback(request: HttpRequest) -> HttpResponse:
     except OSError as error:  # RequestException is one; so is a secret that cannot be read
         return _refused(request, _unreachable(), HTTPStatus.SERVICE_UNAVAILABLE, str(error))
     return answer
-
-
-@receiver(user_logged_in, dispatch_uid="wms2.sso")
-def _session_begins(sender: Any, request: HttpRequest, user: Any, sociallogin: Any = None, **_: Any) -> None:
-    if sociallogin is not None:
-        claims = sociallogin.claims
-        said = IssuerAnswer(str(claims["sub"]), names_of(claims), sociallogin.token.token_secret)
-        session_begin(request, user, said, timezone.now())
 
 
 def name_of(claims: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
+from allauth.account.signals import user_logged_in as signed_in
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
@@ -33,7 +34,7 @@ from wms2.audit import audit
 from wms2.conf import conf
 from wms2.identities.front_end import FROM_FRONT_END
 from wms2.identities.grants import LIMITED, Grant, grants_named, use_grants
-from wms2.identities.sso_issuer import PROVIDER, Exchange, IssuerAnswer, SsoRefused
+from wms2.identities.sso_issuer import PROVIDER, Exchange, IssuerAnswer, SsoRefused, names_of
 from wms2.models import SsoSession
 
 #: An answer is asked for again when it is older than this,
@@ -47,13 +48,6 @@ SSO_NOTICE = "wms2_sso_notice"
 _ROW = "wms2_sso_session"
 
 log = structlog.get_logger(__name__)
-
-
-def session_begin(request: HttpRequest, user: Any, said: IssuerAnswer, now: datetime) -> None:
-    """The session that has just been signed in is one by single sign-on; rows of sessions long expired go."""
-    SsoSession.objects.filter(read_at__lt=now - timedelta(seconds=settings.SESSION_COOKIE_AGE)).delete()
-    row = SsoSession.objects.create(user=user, subject=said.subject, tried_at=now, **_columns(said, now))
-    request.session[_ROW] = row.pk
 
 
 class SsoSessionMiddleware(MiddlewareMixin):
@@ -71,9 +65,21 @@ class SsoSessionMiddleware(MiddlewareMixin):
 @receiver([user_logged_in, user_logged_out], dispatch_uid="wms2.sso_sessions")
 def _session_ends(sender: Any, request: HttpRequest | None, **_: Any) -> None:
     """Also by a sign-in: Django goes on with the session of the same user, whichever door they come by now. Single sign-on sends
-    this before ``session_begin``."""
+    this before ``_session_begins``."""
     if pk := getattr(request, "session", {}).pop(_ROW, None):
         SsoSession.objects.filter(pk=pk).delete()
+
+
+@receiver(signed_in, dispatch_uid="wms2.sso")
+def _session_begins(sender: Any, request: HttpRequest, user: Any, sociallogin: Any = None, **_: Any) -> None:
+    """The session that has just been signed in is one by single sign-on; rows of sessions long expired go."""
+    if sociallogin is None:
+        return
+    claims, now = sociallogin.claims, timezone.now()
+    said = IssuerAnswer(str(claims["sub"]), names_of(claims), sociallogin.token.token_secret)
+    SsoSession.objects.filter(read_at__lt=now - timedelta(seconds=settings.SESSION_COOKIE_AGE)).delete()
+    row = SsoSession.objects.create(user=user, subject=said.subject, tried_at=now, **_columns(said, now))
+    request.session[_ROW] = row.pk
 
 
 def grants_by(names: Iterable[str], role_names: Mapping[str, str]) -> tuple[Grant, ...]:

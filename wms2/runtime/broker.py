@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.redis import Channel as RedisChannel
 from kombu.transport.redis import Transport as RedisTransport
 from redis.exceptions import ConnectionError as RedisConnectionError
-
-_SCHEMES = ("redis", "rediss")
 
 
 class Channel(RedisChannel):
@@ -31,8 +28,3 @@ class Transport(RedisTransport):
     """kombu's transport with channels of this module."""
 
     Channel = Channel
-
-
-def install() -> None:
-    """Use this transport for every broker URL of Redis' protocol, in this process."""
-    TRANSPORT_ALIASES.update(dict.fromkeys(_SCHEMES, f"{__name__}:{Transport.__name__}"))

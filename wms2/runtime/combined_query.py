@@ -41,6 +41,8 @@ class CombinedQuery:
     """Lists that are read together. Made once and asked often it is composed once, which costs more than the database's answer:
     what differs from time to time are then marks in place of values. From the second time on the database does not plan it anew
     either: a session's first execution prepares it.
+
+    Columns must have names of their own, so nothing is read of related rows; large columns are left out by ``only`` or ``defer``.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -57,7 +59,8 @@ class CombinedQuery:
         self._prepared = WeakKeyDictionary[Any, str]()
 
     def rows(self, marks: Mapping[Any, Any] = MappingProxyType({})) -> dict[str, list[Any]]:
-        """The rows of each part in its order; ``marks``: mark -> the value that it stands for."""
+        """The rows of each part in its order, instances with their annotations or dicts of ``values()``; ``marks``: mark -> the
+        value that it stands for."""
         found: dict[str, list[Any]] = {name: [] for name in self._parts}
         for name, lines in self._execute(marks) if self._is_repeated else sql_rows(self._statement, self._values(marks)):
             known = json.loads(lines) if isinstance(lines, str) else lines
@@ -92,14 +95,6 @@ class CombinedQuery:
 
 def _is_mark(value: Any, marks: Mapping[Any, Any]) -> bool:
     return isinstance(value, Hashable) and value in marks
-
-
-def read_combined(**parts: Any) -> dict[str, list[Any]]:
-    """The rows of each part in its order, in one statement: instances with their annotations, or dicts of ``values()``.
-
-    Columns must have names of their own, so nothing is read of related rows; large columns are left out by ``only`` or ``defer``.
-    """
-    return CombinedQuery(**parts).rows()
 
 
 def _row(rows: Any, line: dict[str, Any]) -> Any:

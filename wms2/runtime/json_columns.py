@@ -29,11 +29,6 @@ def records(stored: Any, **keys: type) -> list[dict[str, Any]]:
     return [each for each in found if all(isinstance(each.get(name), kind) for name, kind in keys.items())]
 
 
-def shaped(record: dict[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with the usual value wherever a key is missing, or has a value of another type."""
-    return record | {name: record[name] if isinstance(record.get(name), type(value)) else value for name, value in usual.items()}
-
-
 def texts(stored: Any) -> list[str]:
     """Of a list its texts."""
     return [each for each in stored if isinstance(each, str)] if isinstance(stored, list) else []

@@ -64,11 +64,6 @@ def lock_refused(error: BaseException) -> bool:
     return isinstance(error.__cause__, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected)
 
 
-def took_too_long(error: BaseException) -> bool:
-    """Whether a database error says that a statement was broken off after the time that it may take; nothing was written."""
-    return isinstance(error.__cause__, psycopg.errors.QueryCanceled)
-
-
 @contextmanager
 def unless_locked(what: str) -> Iterator[None]:
     """One locked row must not stop the cycle: the block ends there, and is done in the next one."""

@@ -61,10 +61,7 @@ def chart_table(chart: Chart) -> SafeString:
 
 def _row(at: datetime, values: Iterable[float | None]) -> str:
     """Of nothing that needs escaping."""
-    cells = "".join([f'<td class="number">{number_text(value)}</td>' for value in values])
+    # with commas; nothing where nothing is known
+    texts = ("" if value is None else f"{int(value):,}" if value == int(value) else f"{value:,}" for value in values)
+    cells = "".join([f'<td class="number">{text}</td>' for text in texts])
     return f'<tr><th scope="row"><time datetime="{at.isoformat()}">{at:%Y-%m-%d %H:%M}</time></th>{cells}</tr>'
-
-
-def number_text(value: float | None) -> str:
-    """A number as it is, with commas; nothing where nothing is known."""
-    return "" if value is None else f"{int(value):,}" if value == int(value) else f"{value:,}"

@@ -39,13 +39,9 @@ class ContentSecurityPolicyMiddleware(MiddlewareMixin):
         """Add the header."""
         match = request.resolver_match
         view = match.url_name if match is not None else ""
-        policy = SWAGGER_POLICY if view == SWAGGER_VIEW else _sign_in_policy() if view in SIGN_IN_VIEWS else POLICY
+        policy = SWAGGER_POLICY if view == SWAGGER_VIEW else POLICY
+        if view in SIGN_IN_VIEWS and (issuer := urlsplit(conf().sso_issuer)).netloc:
+            policy = POLICY.replace("form-action 'self'", f"form-action 'self' {issuer.scheme}://{issuer.netloc}")
         stream = urlsplit(conf().stream_url)
         response[HEADER] = f"{policy}; connect-src 'self' {stream.scheme}://{stream.netloc}" if stream.netloc else policy
         return response
-
-
-def _sign_in_policy() -> str:
-    issuer = urlsplit(conf().sso_issuer)
-    targets = f"form-action 'self' {issuer.scheme}://{issuer.netloc}" if issuer.netloc else "form-action 'self'"
-    return POLICY.replace("form-action 'self'", targets)

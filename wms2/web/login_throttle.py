@@ -36,15 +36,10 @@ FAILURES_PER_ADDRESS = 20
 log = structlog.get_logger(__name__)
 _WAITS = "_wms2_sign_in_waits_seconds"
 _COUNTED = "_wms2_sign_in_counted"
-_attempts: SharedCounts = SharedCounts()
+#: Where they are counted; with a broker, all processes of the installation count together.
+attempts = SharedCounts()
 #: Peers that named the addresses of others while no proxy is counted.
 _proxies_not_counted = set[str]()
-
-
-def use_attempts(counts: SharedCounts) -> None:
-    """Count there from now on."""
-    global _attempts  # noqa: PLW0603
-    _attempts = counts
 
 
 def address_of(request: HttpRequest) -> str:
@@ -95,7 +90,7 @@ def password_tried(name: str, address: str) -> float:
 
 def password_right(name: str, address: str) -> None:
     """The attempt that was counted was no failure."""
-    _attempts.ask(lambda counts: counts.drop(_key("password", address, name)))
+    attempts.ask(lambda counts: counts.drop(_key("password", address, name)))
     if address:
         _take_back(_key("password", address))
 
@@ -107,11 +102,11 @@ def token_wrong(address: str) -> float:
 
 def first_in_window(*what: str, seconds: float = WINDOW_SECONDS) -> bool:
     """Whether this has not happened within the window before: what is written down once, however often it is repeated."""
-    return _attempts.ask(lambda counts: counts.add(_key("once", *what), seconds))[0] == 1
+    return attempts.ask(lambda counts: counts.add(_key("once", *what), seconds))[0] == 1
 
 
 def _counted(key: str, most: int, way: str, name: str, address: str) -> float:
-    number, left = _attempts.ask(lambda counts: counts.add(key, WINDOW_SECONDS))
+    number, left = attempts.ask(lambda counts: counts.add(key, WINDOW_SECONDS))
     if number <= most:
         return 0.0
     seconds = max(1.0, left)
@@ -132,7 +127,7 @@ def _take_back(key: str) -> None:
         if counts.add(key, WINDOW_SECONDS, by=-1)[0] < 0:
             counts.drop(key)
 
-    _attempts.ask(back)
+    attempts.ask(back)
 
 
 def _key(*parts: str) -> str:

@@ -62,7 +62,7 @@ def lease_take(*, name: str, units: int, holder: str, process: str, ttl_seconds:
         found = Resource.objects.select_for_update(no_key=True).filter(pk=name).first()
         if found is None or units > found.units:
             raise InvalidTransition(f"{name}: {f'there are {found.units} in all' if found else 'there is no such resource'}")
-        _reclaim(found.leases.all())
+        leases_expire(found.leases.all())
         taken = found.leases.aggregate(taken=Sum("units"))["taken"] or 0
         if taken + units > found.units:
             most = found.leases.order_by("-units", "pk")[0]
@@ -95,13 +95,8 @@ def lease_release(*, lease: ResourceLease, actor: str, reason: str) -> None:
         ResourceLease.objects.filter(pk=lease.pk).delete()
 
 
-def leases_expire() -> None:
-    """Take back what has run out, of all resources."""
-    with transaction.atomic():
-        _reclaim(ResourceLease.objects.all())
-
-
-def _reclaim(leases: QuerySet[ResourceLease]) -> None:
+def leases_expire(leases: QuerySet[ResourceLease]) -> None:
+    """Take back those of these that have run out, in the caller's transaction."""
     # locked: one that reports at this moment is looked at as it is then
     for lease in leases.filter(expires_at__lt=clock.in_sql()).select_for_update():
         reported: dict[str, Any] = {"holder": lease.holder, "process": lease.process, "units": lease.units}

@@ -25,7 +25,7 @@ from wms2.celery import app
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, StaleState
 from wms2.metrics.series import ALERTS_TOTAL
-from wms2.models import Worker, WorkerPool, WorkerPoolState
+from wms2.models import ResourceLease, Worker, WorkerPool, WorkerPoolState
 from wms2.runtime import clock
 from wms2.runtime.locks import Fenced
 from wms2.web.formatting import exact
@@ -163,7 +163,7 @@ def pools_reconcile(fenced: Fenced) -> None:
     """Compare what is wanted with what workers tell: states that have come about, workers missing, leases that ran out."""
     now = clock.now()
     with fenced():
-        leases_expire()
+        leases_expire(ResourceLease.objects.all())
         Worker.objects.filter(heartbeat_at__lt=now - _DEAD_SHOWN).delete()
         for pool in WorkerPool.objects.select_for_update(skip_locked=True):
             ours = workers_alive(pool.queue)

@@ -30,7 +30,8 @@ from wms2.metrics.series import BREAK_GLASS_TOTAL
 from wms2.models import AuditEntry, PersonalToken
 from wms2.runtime.shared_counts import SharedCounts
 from wms2.tasks import clear_sessions
-from wms2.web.login_throttle import FAILURES_PER_ADDRESS, use_attempts
+from wms2.web import login_throttle
+from wms2.web.login_throttle import FAILURES_PER_ADDRESS
 
 pytestmark = pytest.mark.django_db
 TOKEN = re.compile(r"wms2_[A-Za-z0-9]{8}_[A-Za-z0-9]{43}")
@@ -39,7 +40,7 @@ TOKEN = re.compile(r"wms2_[A-Za-z0-9]{8}_[A-Za-z0-9]{43}")
 @pytest.fixture(autouse=True)
 def _counts_anew(settings: Any) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    use_attempts(SharedCounts())
+    login_throttle.attempts = SharedCounts()
 
 
 def bearing(token: str, scheme: str = "Bearer") -> APIClient:
