@@ -39,7 +39,7 @@ def sites_sync() -> tuple[int, int]:
     cric = factory.cric()
     sites, storage = cric.site_names(), cric.processing_pairs()
     names = {row.alias for row in sites.read if row.type == PSN}
-    pairs = {(pair.psn, pair.rse) for pair in storage.read}
+    pairs = {(psn, rse) for rse, psn in storage.read}
     _refuse_shrunk("sites", len(names), Site.objects.count())
     _refuse_shrunk("pairs of site and RSE", len(pairs), SiteRse.objects.count())
     now = timezone.now()

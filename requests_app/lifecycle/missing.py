@@ -12,7 +12,7 @@ from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, RequestStatus, Workflow
 from requests_app.work import input_places
-from requests_app.work.exclusions import exclusions_open
+from requests_app.work.exclusions import exclusions_counted, exclusions_open
 from requests_app.work.input_places import Places, locations_refresh, only_waiting_left, waiting_files
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.overrides import limits_of
@@ -101,20 +101,20 @@ def alert_missing(evaluation: Evaluation) -> None:
 def hold_over_exclusions(evaluation: Evaluation) -> bool:
     """HELD instead of complete when more files were left out than may be; says which."""
     request = evaluation.request
-    left_out = exclusions_open(request.workflow)
+    left_out, wanted = exclusions_counted(request.workflow)
     most = limits_of(request, in_force()).max_excluded_fraction
-    if left_out.fraction <= most:
+    if left_out / wanted <= most:
         return False
-    names = list(left_out.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
-    more = f"\n… and {left_out.count - len(names)} more" if left_out.count > len(names) else ""
+    names = list(exclusions_open(request.workflow).order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
+    more = f"\n… and {left_out - len(names)} more" if left_out > len(names) else ""
     listed = "\n".join(f"{lfn}: {reason}" for lfn, reason in names)
     why = (
-        f"all other work is done, but {left_out.count} of {counted(left_out.wanted, 'input file')} were left out "
-        f"({left_out.fraction:.2%}, {most:.2%} may be)"
+        f"all other work is done, but {left_out} of {counted(wanted, 'input file')} were left out "
+        f"({left_out / wanted:.2%}, {most:.2%} may be)"
     )
     evidence = {
-        "excluded": left_out.count,
-        "wanted": left_out.wanted,
+        "excluded": left_out,
+        "wanted": wanted,
         "allowed": most,
         "files": [lfn for lfn, _ in names],
     }

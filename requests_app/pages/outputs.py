@@ -144,35 +144,28 @@ class BlockSeen(NamedTuple):
 
 def block_seen(block: ProcessingBlock) -> BlockSeen:
     """Five queries."""
-    of_block = _of_block(block)
-    effects, files = list(of_block.effects[:MOST]), list(of_block.files.defer("lumis", "parents")[: MOST + 1])
+    of_files, of_effects, cases, drift = _of_block(block)
+    effects, files = list(of_effects[:MOST]), list(of_files.defer("lumis", "parents")[: MOST + 1])
     return BlockSeen(
-        block, step_of(block, effects), files[:MOST], len(files) > MOST, effects, list(of_block.cases[:MOST]),
-        list(of_block.drift[:MOST]), blocks_done_units([block.pk]).get(block.pk, 0),
+        block, step_of(block, effects), files[:MOST], len(files) > MOST, effects, list(cases[:MOST]),
+        list(drift[:MOST]), blocks_done_units([block.pk]).get(block.pk, 0),
     )  # fmt: skip
 
 
 def block_lists(block: ProcessingBlock) -> dict[str, Callable[[], Table]]:
     """Those of its page, each to be read by itself."""
-    of_block = _of_block(block)
+    files, effects, cases, drift = _of_block(block)
     return {
-        "files": table_of(of_block.files, "lfn", "events", "size_bytes", "rse", "validity"),
-        "effects": table_of(of_block.effects, *_OF_EFFECTS),
-        "cases": table_of(of_block.cases, "prognosis", "state", "name", "created_at"),
-        "differences": table_of(of_block.drift, *_OF_DIFFERENCES),
+        "files": table_of(files, "lfn", "events", "size_bytes", "rse", "validity"),
+        "effects": table_of(effects, *_OF_EFFECTS),
+        "cases": table_of(cases, "prognosis", "state", "name", "created_at"),
+        "differences": table_of(drift, *_OF_DIFFERENCES),
     }
 
 
-class _OfBlock(NamedTuple):
-    files: QuerySet[OutputFile]
-    effects: QuerySet[Effect]
-    cases: QuerySet[IntegrityCase]
-    drift: QuerySet[Drift]
-
-
-def _of_block(block: ProcessingBlock) -> _OfBlock:
+def _of_block(block: ProcessingBlock) -> tuple[QuerySet[OutputFile], QuerySet[Effect], QuerySet[IntegrityCase], QuerySet[Drift]]:
     drift = Drift.objects.filter(block=block).exclude(state__in=(DriftState.GONE, DriftState.REPAIRED))
-    return _OfBlock(
+    return (
         OutputFile.objects.filter(block=block).order_by("lfn"), effects_shown().filter(block=block).order_by("id"),
         IntegrityCase.objects.filter(block=block).order_by("-id"), drift.order_by("id"),
     )  # fmt: skip
@@ -204,35 +197,27 @@ class DatasetSeen(NamedTuple):
 
 def dataset_seen(name: str) -> DatasetSeen | None:
     """Four queries; none of that name: None."""
-    of_dataset = _of_dataset(name)
-    rows = list(of_dataset.rows.select_related("workflow", "comparison")[:MOST])
+    of_name, blocks, drift = _of_dataset(name)
+    rows = list(of_name.select_related("workflow", "comparison")[:MOST])
     if not rows:
         return None
-    counts = dict(of_dataset.blocks.order_by().values_list("status").annotate(number=Count("*")))
-    shown = list(of_dataset.blocks.select_related("workflow")[: MOST + 1])
-    return DatasetSeen(name, rows, counts, shown[:MOST], len(shown) > MOST, list(of_dataset.drift[:MOST]))
+    counts = dict(blocks.order_by().values_list("status").annotate(number=Count("*")))
+    shown = list(blocks.select_related("workflow")[: MOST + 1])
+    return DatasetSeen(name, rows, counts, shown[:MOST], len(shown) > MOST, list(drift[:MOST]))
 
 
 def dataset_lists(name: str) -> dict[str, Callable[[], Table]]:
     """Those of its page, each to be read by itself."""
-    of_dataset = _of_dataset(name)
+    rows, blocks, drift = _of_dataset(name)
     return {
-        "blocks": table_of(of_dataset.blocks, *_OF_BLOCKS),
-        "requests": table_of(
-            of_dataset.rows, "workflow__request_id", "state", "step", "module", "tape_rse", "comparison__ended_at"
-        ),
-        "differences": table_of(of_dataset.drift, *_OF_DIFFERENCES),
+        "blocks": table_of(blocks, *_OF_BLOCKS),
+        "requests": table_of(rows, "workflow__request_id", "state", "step", "module", "tape_rse", "comparison__ended_at"),
+        "differences": table_of(drift, *_OF_DIFFERENCES),
     }
 
 
-class _OfDataset(NamedTuple):
-    rows: QuerySet[OutputDataset]
-    blocks: QuerySet[ProcessingBlock]
-    drift: QuerySet[Drift]
-
-
-def _of_dataset(name: str) -> _OfDataset:
-    return _OfDataset(
+def _of_dataset(name: str) -> tuple[QuerySet[OutputDataset], QuerySet[ProcessingBlock], QuerySet[Drift]]:
+    return (
         OutputDataset.objects.filter(name=name).order_by("id"),
         ProcessingBlock.objects.filter(dataset__name=name).order_by("-block_index"),
         Drift.objects.filter(dataset__name=name, state=DriftState.UNSETTLED).order_by("id"),

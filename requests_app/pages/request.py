@@ -52,16 +52,6 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class DagView:
-    """The newest DAG with what DAGMan writes now. ``nodes_problem``: why its status file says nothing."""
-
-    dag: DAG
-    is_live: bool
-    nodes_problem: str
-    log: live.LogTail
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerLine:
     """One line of the account; files only where there is an input, lumis where they are the unit of work.
 
@@ -77,7 +67,10 @@ class LedgerLine:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What exists once the request has a workflow. ``sites``: its units of each."""
+    """What exists once the request has a workflow. ``sites``: its units of each.
+
+    ``dag``: the newest; ``nodes_problem``: why its status file says nothing; ``log``: what DAGMan writes now.
+    """
 
     workflow: Workflow
     datasets: tuple[OutputDataset, ...]
@@ -88,7 +81,10 @@ class Work:
     sites: tuple[tuple[str, UnitCounts], ...]
     cells: tuple[UnitCell, ...]
     cells_left_out: int
-    dag: DagView | None
+    dag: DAG | None
+    dag_is_live: bool
+    nodes_problem: str
+    log: live.LogTail | None
     dags: tuple[DAG, ...]
     errors: ErrorsOnPage | None
     input: TroubledInput | None
@@ -175,8 +171,9 @@ def _names(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
     dags, datasets, validating = tuple(rows["dags"]), tuple(rows["datasets"]), bool(rows["validations"])
     done = {row["block_id"]: row["number"] for row in rows["units_done"]}
-    status_detail = progress_of(workflow, dags[0] if dags else None, unit_table_of(workflow, rows), rows["blocks"], done)
-    cells, left_out, problem = unit_cells(dags[0]) if dags else ((), 0, "")
+    dag = dags[0] if dags else None
+    status_detail = progress_of(workflow, dag, unit_table_of(workflow, rows), rows["blocks"], done)
+    cells, left_out, problem = unit_cells(dag) if dag else ((), 0, "")
     account, unvalidated = account_of(request, workflow, status_detail.units), blocks_unvalidated(block__workflow=workflow)
     return Work(
         workflow=workflow,
@@ -188,7 +185,10 @@ def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
         sites=tuple((site, units) for site, units in status_detail.table.counts_by("site") if site),
         cells=cells,
         cells_left_out=left_out,
-        dag=_dag_view(dags[0], problem) if dags else None,
+        dag=dag,
+        dag_is_live=dag is not None and dag.status in LIVE_DAG,
+        nodes_problem=problem,
+        log=live.dagman_log_tail(dag, unit=None, lines=LOG_LINES) if dag else None,
         dags=dags,
         errors=errors_on_page(request, workflow, rows),
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
@@ -209,10 +209,6 @@ def _charts(request: Request, rows: Rows) -> Sequence[SafeString]:
 
     newest = [*(row.index for row in rows["rounds"][:1]), *(row["at"] for row in rows["stops"][:1])]
     return cached(("course", request.pk, *newest), draw)
-
-
-def _dag_view(dag: DAG, nodes_problem: str) -> DagView:
-    return DagView(dag, dag.status in LIVE_DAG, nodes_problem, live.dagman_log_tail(dag, unit=None, lines=LOG_LINES))
 
 
 def _ledger_line(name: str, part: str, numbers: Mapping[str, Any], *, is_sum: bool = False) -> LedgerLine:

@@ -69,7 +69,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     """One request."""
     row = get_object_or_404(with_watching(requests_with_workflow(), request.user), request_name=request_name)
     seen = request_page(row)
-    dag = seen.work.dag.dag if seen.work and seen.work.dag else None
+    dag = seen.work.dag if seen.work else None
     context = {
         "page": seen,
         "lifecycle": seen.lifecycle,

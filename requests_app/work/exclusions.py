@@ -7,7 +7,6 @@ counted; nor is a file without events and lumis, of which nothing can be missing
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import structlog
 from django.db.models import Q, QuerySet
@@ -31,36 +30,27 @@ log = structlog.get_logger(__name__)
 _MISSED = (ExclusionKind.LOST, ExclusionKind.UNUSABLE)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenExclusions:
+def exclusions_open(workflow: Workflow) -> QuerySet[InputFile]:
     """Files left out, of those that the request wants."""
-
-    files: QuerySet[InputFile]
-    count: int
-    wanted: int
-
-    @property
-    def fraction(self) -> float:
-        """Their share."""
-        return self.count / self.wanted if self.count else 0.0
+    rows = InputFile.objects.filter(workflow=workflow, excluded_kind__in=_MISSED)
+    return rows.exclude(Q(events=0) & Q(lumis={}))
 
 
-def exclusions_open(workflow: Workflow) -> OpenExclusions:
-    """As the rows are now."""
-    rows = InputFile.objects.filter(workflow=workflow)
-    files = rows.filter(excluded_kind__in=_MISSED).exclude(Q(events=0) & Q(lumis={}))
-    count = files.count()
-    return OpenExclusions(files, count, rows.exclude(excluded_kind__in=NOT_MISSED).count() if count else 0)
+def exclusions_counted(workflow: Workflow) -> tuple[int, int]:
+    """How many these are, and of how many that the request wants; at least one."""
+    count, wanted = exclusions_open(workflow).count(), InputFile.objects.filter(workflow=workflow)
+    return count, wanted.exclude(excluded_kind__in=NOT_MISSED).count() if count else 1
 
 
 def exclusions_too_many(request: Request, workflow: Workflow) -> bool:
     """Whether the request would be held for them now."""
-    return exclusions_open(workflow).fraction > limits_of(request, in_force()).max_excluded_fraction
+    count, wanted = exclusions_counted(workflow)
+    return count / wanted > limits_of(request, in_force()).max_excluded_fraction
 
 
 def exclusions_accept(*, workflow: Workflow, actor: str, reason: str) -> None:
     """The request may complete without them; in the caller's transaction."""
-    rows = list(exclusions_open(workflow).files)
+    rows = list(exclusions_open(workflow))
     for row in rows:
         row.excluded_kind = ExclusionKind.ACCEPTED
         row.excluded_reason = f"{row.excluded_reason}; accepted by {actor}: {reason}"

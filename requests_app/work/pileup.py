@@ -10,7 +10,6 @@ import uuid
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 from django.db import transaction
@@ -67,15 +66,9 @@ def pileup_places(spec: specs.WorkflowSpec) -> frozenset[str] | None:
     return pileup_sites(spec, pileup_resolve(spec), least_fraction=PILEUP_MIN_FRACTION)
 
 
-class PileupNow(NamedTuple):
-    """For a DAG that is submitted again: its ``pileup.json``, and the sites that have enough of all of it; None: any."""
-
-    text: str
-    sites: frozenset[str] | None
-
-
-def pileup_now(spec: specs.WorkflowSpec, directory: Path) -> PileupNow | None:
-    """As it lies now, or, while a service does not answer, as the DAG's directory has it; None for a request without pileup.
+def pileup_now(spec: specs.WorkflowSpec, directory: Path) -> tuple[str, frozenset[str] | None] | None:
+    """For a DAG that is submitted again: its ``pileup.json``, and the sites that have enough of all of it (None: any). As it lies
+    now, or, while a service does not answer, as the DAG's directory has it; None for a request without pileup.
 
     Raises:
         PlanningRefused: as ``pileup_resolve``; no site has it.
@@ -89,7 +82,7 @@ def pileup_now(spec: specs.WorkflowSpec, directory: Path) -> PileupNow | None:
         found = pileup_of(written)
     if not found:
         return None
-    return PileupNow(pileup_document(found), pileup_sites(spec, found, least_fraction=PILEUP_MIN_FRACTION))
+    return pileup_document(found), pileup_sites(spec, found, least_fraction=PILEUP_MIN_FRACTION)
 
 
 def _resolved(name: str, kind: str, sites: dict[str, tuple[str, ...]]) -> specs.PileupDataset:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from wms2.adapters import wire
 from wms2.adapters.http import HttpService
-from wms2.adapters.types import ProcessingPair, SiteRow
+from wms2.adapters.types import SiteRow
 from wms2.errors import ServiceRejected
 
 SERVICE = "cric"
@@ -30,8 +30,9 @@ class Cric:
         """All names of all sites."""
         return self._table("site-names", ("site_name", "alias", "type"), "site_names", _site)
 
-    def processing_pairs(self) -> wire.Rows[ProcessingPair]:
-        """``(rse, psn)``: the storage that each processing site reads; many-to-many. Of a row that cannot be read its psn."""
+    def processing_pairs(self) -> wire.Rows[tuple[str, str]]:
+        """``(rse, psn)``: the storage (formerly PhEDEx node) that each processing site reads; many-to-many. Of a row that cannot
+        be read its psn."""
         return self._table("data-processing", ("phedex_name", "psn_name"), "processing_pairs", _pair)
 
     def _table(self, preset: str, columns: tuple[str, ...], operation: str, made: Callable[..., wire.T]) -> wire.Rows[wire.T]:
@@ -62,8 +63,8 @@ def _site(site_name: str, alias: str, kind: str) -> SiteRow:
     return SiteRow(site_name, _name(alias) if kind == PSN else alias, kind)
 
 
-def _pair(rse: str, psn: str) -> ProcessingPair:
-    return ProcessingPair(_name(rse), _name(psn))
+def _pair(rse: str, psn: str) -> tuple[str, str]:
+    return _name(rse), _name(psn)
 
 
 def _name(text: str) -> str:

@@ -16,8 +16,8 @@ from wms2.adapters.types import (
     JOB_HELD,
     JOB_IDLE,
     JOB_RUNNING,
-    DagCounters,
     DagmanAd,
+    DagmanJob,
     HistoryAd,
     JobGroup,
     JobStatus,
@@ -49,7 +49,7 @@ _OUTER = f"{_DAGMAN} && DAGManJobId =?= undefined"
 # HoldReasonCode of condor_hold. The submit files' periodic_remove spares these jobs, for as long as it takes.
 _BY_USER = 1
 
-_COUNTERS = {each.name: each.metadata["attribute"] for each in fields(DagCounters) if each.metadata}
+_COUNTERS = {each.name: each.metadata["attribute"] for each in fields(DagmanJob) if each.metadata}
 _COMMON = ("ClusterId", "JobStatus", "QDate", "EnteredCurrentStatus", "DAG_InRecovery", *STAMPS, *_COUNTERS.values())
 DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJobStarts"]
 HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason", "JobCurrentStartDate"]

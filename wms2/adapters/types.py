@@ -53,13 +53,6 @@ class SiteRow(NamedTuple):
     type: str
 
 
-class ProcessingPair(NamedTuple):
-    """Storage name (RSE, formerly PhEDEx node) and processing site that reads it; many-to-many."""
-
-    rse: str
-    psn: str
-
-
 # --- DBS
 
 
@@ -204,9 +197,10 @@ def _attribute(name: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DagCounters:
-    """The ``DAG_*`` attributes of one DAGMan job: absolute, latest wins; None until DAGMan wrote them, about 1 s after its start.
+class DagmanJob:
+    """What is known of a DAGMan job wherever it is found: its ``WMS2_*`` stamps, and its ``DAG_*`` attributes.
 
+    These are absolute, latest wins; None until DAGMan wrote them, about 1 s after its start.
     ``max_jobs``: units that an outer DAGMan runs at once at most; 0: as its files say. ``jobs_completed`` counts jobs that ended,
     whatever their exit code. ``counted_at_seconds`` is when DAGMan wrote them.
     All values are plain, so that ``dataclasses.asdict`` fits a JSON column.
@@ -224,12 +218,6 @@ class DagCounters:
     jobs_completed: int | None = _attribute("DAG_JobsCompleted")
     max_jobs: int | None = _attribute("DAGMan_MaxJobs")
     counted_at_seconds: int | None = _attribute("DAG_AdUpdateTime")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DagmanJob(DagCounters):
-    """What is known of a DAGMan job wherever it is found; its ``WMS2_*`` stamps."""
-
     cluster: int
     dag_id: str
     request_name: str

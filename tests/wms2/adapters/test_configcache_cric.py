@@ -12,7 +12,7 @@ from tests.support.simulators import Simulators
 from wms2.adapters.configcache import ConfigCache, couch_fault
 from wms2.adapters.cric import Cric
 from wms2.adapters.http import HttpService
-from wms2.adapters.types import OutputModule, ProcessingPair, SiteRow
+from wms2.adapters.types import OutputModule, SiteRow
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 DATABASE = "reqmgr_config_cache"
@@ -138,7 +138,7 @@ def test_site_names_and_processing_pairs_are_read(simulators: Simulators) -> Non
     service = cric(simulators.url)
     assert SiteRow("FNAL", "T1_US_FNAL", "psn") in service.site_names().read
     pairs = service.processing_pairs().read
-    assert {ProcessingPair("T1_US_FNAL_Disk", "T1_US_FNAL"), ProcessingPair("T3_US_FNALLPC", "T1_US_FNAL")} <= set(pairs)
+    assert {("T1_US_FNAL_Disk", "T1_US_FNAL"), ("T3_US_FNALLPC", "T1_US_FNAL")} <= set(pairs)
 
 
 @pytest.mark.parametrize(
