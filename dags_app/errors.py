@@ -45,12 +45,12 @@ class RequestErrors(NamedTuple):
     problems: tuple[str, ...]
 
 
-def request_errors(request_name: str, *, most_groups: int = MOST_GROUPS) -> RequestErrors:
+def request_errors(request_name: str) -> RequestErrors:
     """What failed in a request so far; empty for one without a workflow."""
     rows = FailureGroup.objects.filter(workflow__request_id=request_name)
     files = FailedInputFile.objects.filter(workflow__request_id=request_name)
     samples = Prefetch("samples", FailureSample.objects.select_related("dag").defer("dag__observed", "dag__outcome"))
-    listed = rows.prefetch_related(samples).order_by("-given_up", "-attempts", "id")[:most_groups]
+    listed = rows.prefetch_related(samples).order_by("-given_up", "-attempts", "id")[:MOST_GROUPS]
     bad = list(files.order_by("-attempts", "id")[:MOST_FILES])
     directories = DAG.objects.filter(workflow__request_id=request_name).order_by().values("directory_id")
     logs = FailureLog.objects.filter(directory_id__in=directories).exclude(problem="")

@@ -95,7 +95,7 @@ def manifest_compare(*, unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifes
     elif kinds == {WorkUnitClaim.KIND_FILE_EVENTS}:
         _compare_files(unit, claims, manifest, wanted)
     else:
-        _equal(unit, "lumis", _claimed(claims, WorkUnitClaim.KIND_RUN_LUMIS), _processed_lumis(manifest))
+        _lumis_equal(unit, _claimed(claims, WorkUnitClaim.KIND_RUN_LUMIS), manifest)
     for output in manifest.outputs:
         if manifest.tells_pieces:
             _compare_pieces(unit, claims, manifest, output)
@@ -108,7 +108,7 @@ def _compare_generated(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest
         raise LedgerViolation(f"{unit.name} generated {got} events, {wanted} were claimed")
     if got < wanted:
         raise ManifestProblem(f"{unit.name} generated {got} of {wanted} claimed events")
-    _equal(unit, "lumis", _claimed(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), _processed_lumis(manifest))
+    _lumis_equal(unit, _claimed(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), manifest)
 
 
 def _compare_files(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest, selection: WantedLumis | None) -> None:
@@ -134,7 +134,7 @@ def _compare_files(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Ma
     if too_much:
         raise LedgerViolation(f"{unit.name} read what it did not claim: {sorted(too_much)[:3]}")
     if cut:
-        _equal(unit, "lumis", lumis.union(*chosen.values()), _processed_lumis(manifest))
+        _lumis_equal(unit, lumis.union(*chosen.values()), manifest)
     short = [lfn for lfn, spans in claimed.items() if lfn not in read or (lfn not in cut and _beyond(spans, read[lfn]))]
     if short:
         raise ManifestProblem(f"{unit.name}: {len(short)} claimed files not read whole, e.g. {sorted(short)[0]}")
@@ -190,12 +190,13 @@ def _hold(whose: str, what: str, wanted: LumiRanges, got: Collection[tuple[int, 
         raise ManifestProblem(f"{whose} hold the same {what} twice: {sorted(got)}")
 
 
-def _equal(unit: WorkUnit, what: str, wanted: LumiRanges, got: LumiRanges) -> None:
+def _lumis_equal(unit: WorkUnit, wanted: LumiRanges, manifest: Manifest) -> None:
+    got = _processed_lumis(manifest)
     extra, missing = lumis.subtract(got, wanted), lumis.subtract(wanted, got)
     if extra:
-        raise LedgerViolation(f"{unit.name} processed {what} that it did not claim: {dict(extra)}")
+        raise LedgerViolation(f"{unit.name} processed lumis that it did not claim: {dict(extra)}")
     if missing:
-        raise ManifestProblem(f"{unit.name}: claimed {what} are missing: {dict(missing)}")
+        raise ManifestProblem(f"{unit.name}: claimed lumis are missing: {dict(missing)}")
 
 
 def _claimed(claims: Sequence[WorkUnitClaim], kind: int) -> LumiRanges:

@@ -345,7 +345,7 @@ def _start_some(
         further = len(lent) == size and state.used < policy.slots
         stored.passed_over = within + behind + len(refused) - before if further else 0
         ranked += lent
-    _take_tokens(policy, state, {group for row in ranked if not row.waits_for for group in row.groups})
+    _take_tokens(state, {group for row in ranked if not row.waits_for for group in row.groups})
     return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}, further
 
 
@@ -404,7 +404,7 @@ def _flooded(stored: AdmissionState, now: datetime, policy: Policy, jobs: int, b
     return f"{_FLOOD}: nothing starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
 
 
-def _take_tokens(policy: Policy, state: State, groups: Collection[Group]) -> None:
+def _take_tokens(state: State, groups: Collection[Group]) -> None:
     """Keep the buckets from which was taken, and no longer those that are full by now."""
     taken = [AdmissionBucket(kind=each[0], name=each[1], full_at=state.full_at[each]) for each in groups if each in state.full_at]
     if taken:

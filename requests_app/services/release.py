@@ -94,13 +94,13 @@ def held_after_work(request: Request) -> bool:
     return last is not None and last.to_status == S.HELD and last.from_status in AFTER_WORK
 
 
-def release_plan(request: Request, mode: ReleaseMode | None = None, changes: Changes | None = None) -> ReleasePlan:
+def release_plan(request: Request, mode: ReleaseMode | None = None) -> ReleasePlan:
     """What a release would do now; changes nothing.
 
     Raises:
         InvalidTransition: the mode asked for is impossible.
     """
-    return _plan(request, mode, changes or Changes(), round_files_read(request))
+    return _plan(request, mode, Changes(), round_files_read(request))
 
 
 def _plan(request: Request, mode: ReleaseMode | None, asked: Changes, files: RoundFiles) -> ReleasePlan:

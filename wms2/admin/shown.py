@@ -36,9 +36,9 @@ def badge(value: str, label: str) -> SafeString:
     return format_html('<span class="badge colour-{}">{}</span>', colour(value), label)
 
 
-def admin_url(row: Model, what: str = "change") -> str:
+def admin_url(row: Model) -> str:
     """Address of a row's page in the admin."""
-    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_{what}", args=[row.pk])
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 def list_url(model: type[Model], query: str = "") -> str:
@@ -76,10 +76,10 @@ def of_user(column: Any, user: Any) -> Any:
     return replace(column, user=user) if isinstance(column, UserColumn) else column
 
 
-def badge_column(field: str, label: str = "", since: str = "") -> Callable[[Any], SafeString]:
+def badge_column(field: str, since: str = "") -> Callable[[Any], SafeString]:
     """A list's column: a choice field as a badge; with ``since``, how long it has been so."""
 
-    @admin.display(description=label or spelled(field), ordering=field)
+    @admin.display(description=spelled(field), ordering=field)
     def column(row: Any) -> SafeString:
         value = getattr(row, field)
         shown = badge(value, getattr(row, f"get_{field}_display")()) if value else EMPTY
