@@ -23,7 +23,7 @@ from outputs_app.effects.time_slices import TimeSlice
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
 from wms2.adapters import factory
-from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
+from wms2.adapters.rucio_types import RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson, ServiceRejected
 from wms2.runtime import clock
@@ -127,8 +127,11 @@ def _tape_rse(block: ProcessingBlock) -> str:
 def _rucio_disk(effect: Effect) -> Result:
     """The container's rule as it was decided when its first block was complete; blocks that come later are under it too."""
     wanted = effect.payload
-    placed = Placed(wanted["expression"], wanted["copies"], wanted["days"] * 86_400 or None, wanted["activity"] or RULE_ACTIVITY)
-    return {"rule_id": factory.rucio().disk_rule(dataset_of(effect).name, placed, comment=rule_comment(effect))}
+    rule_id = factory.rucio().disk_rule(
+        dataset_of(effect).name, wanted["expression"], rule_comment(effect), wanted["activity"] or RULE_ACTIVITY,
+        copies=wanted["copies"], lifetime_seconds=wanted["days"] * 86_400 or None,
+    )  # fmt: skip
+    return {"rule_id": rule_id}
 
 
 @handles(EffectKind.RUCIO_SOURCE_BLOCK)

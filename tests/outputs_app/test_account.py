@@ -18,7 +18,6 @@ from tests.support.html import text
 from tests.support.rucio import ACCOUNT, APPROVED_TAPE, SCOPE, Names, block_of, plain_client, rucio_home
 from wms2.adapters import factory
 from wms2.adapters.rucio import RucioAdapter
-from wms2.adapters.rucio_types import Placed
 from wms2.checks import ACCOUNTS_OF_OTHERS, check_configuration
 from wms2.conf import conf
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -67,7 +66,7 @@ def test_a_disk_rule_at_rses_of_which_one_asks_approval_is_refused(rucio: RucioA
     names = Names()
     block_of(rucio, names, CERN, names.files(1))
     with pytest.raises(ServiceRejected) as refused:
-        rucio.disk_rule(names.dataset, Placed("rse_type=TAPE", 1, None, "Production Output"), "c")
+        rucio.disk_rule(names.dataset, "rse_type=TAPE", "c", "Production Output", copies=1, lifetime_seconds=None)
     assert refused.value.code == "AccessDenied"
 
 

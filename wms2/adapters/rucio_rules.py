@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOperation
 
 from wms2.adapters.rucio_session import SERVICE, RucioSession
-from wms2.adapters.rucio_types import RSES, RULE, RULE_ID, RULES, Placed, RuleId, RuleInfo, RuleState
+from wms2.adapters.rucio_types import RSES, RULE, RULE_ID, RULES, RuleId, RuleInfo, RuleState
 from wms2.adapters.wire import Rows, parse, readable
 from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
@@ -121,12 +121,15 @@ class RucioRules:
         request = RuleRequest("block_rule", rse, comment, activity, grouping="ALL", locked=False, ignore_availability=True)
         return self._ensure([block], request)[block]
 
-    def disk_rule(self, container: str, placed: Placed, comment: str) -> str:
-        """The container has a rule on disk, also for blocks that it gets later; returns its id. Raises ServiceRejected: the
-        expression is wrong or gives too few RSEs, or the account's limit there is used up."""
+    def disk_rule(
+        self, container: str, expression: str, comment: str, activity: str, *, copies: int, lifetime_seconds: int | None
+    ) -> str:
+        """The container has copies on disk, at RSEs of the expression, by one rule, also for blocks that it gets later; returns
+        its id. ``lifetime_seconds`` None: for ever. Raises ServiceRejected: the expression is wrong or gives too few RSEs, or the
+        account's limit there is used up."""
         request = RuleRequest(
-            "disk_rule", placed.expression, comment, placed.activity, grouping="ALL", locked=False, copies=placed.copies,
-            lifetime_seconds=placed.lifetime_seconds,
+            "disk_rule", expression, comment, activity, grouping="ALL", locked=False, copies=copies,
+            lifetime_seconds=lifetime_seconds,
         )  # fmt: skip
         return self._ensure([container], request)[container]
 

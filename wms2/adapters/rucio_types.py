@@ -27,15 +27,6 @@ class RucioFile(NamedTuple):
     adler32: str
 
 
-class Placed(NamedTuple):
-    """How a container is placed: copies at RSEs of an expression; ``lifetime_seconds`` None: for ever."""
-
-    expression: str
-    copies: int
-    lifetime_seconds: int | None
-    activity: str
-
-
 class HeldFile(NamedTuple):
     """A file of a block as Rucio has it. ``copies``: RSE -> state; where the block is whole as it should be, those alone."""
 

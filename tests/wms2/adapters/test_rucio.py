@@ -22,7 +22,7 @@ from tests.support.rucio import (
     rucio_home,
 )
 from wms2.adapters.rucio import RucioAdapter
-from wms2.adapters.rucio_types import Placed, RucioFile, RuleState
+from wms2.adapters.rucio_types import RucioFile, RuleState
 from wms2.errors import NotFoundInService, ServiceRejected
 
 pytestmark = [pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]  # tests/outputs_app/test_storage_rules.py
@@ -320,9 +320,9 @@ def test_what_a_containers_rule_keeps_of_each_block_is_known_once_it_is_there(
     rucio: RucioAdapter, client: Any, names: Names
 ) -> None:
     files = names.files(2)
-    block, placed = block_of(rucio, names, FNAL, files), Placed(CERN, 1, None, "Production Output")
+    block = block_of(rucio, names, FNAL, files)
     container = block.partition("#")[0]
-    rule_id = rucio.disk_rule(container, placed, "w")
+    rule_id = rucio.disk_rule(container, CERN, "w", "Production Output", copies=1, lifetime_seconds=None)
     assert rucio.files_kept(block, rucio.rule(rule_id)) == set()
     assert settle(client, CERN, [rule_id]).files == 2
     assert rucio.files_kept(block, rucio.rule(rule_id)) == {file.lfn for file in files}
