@@ -7,7 +7,7 @@ dataset that is not live any more holds the request. What is planned or done alr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -55,8 +55,11 @@ def read_steadily(
     files, former = _files(block_name), None
     for _ in range(_TRIES):
         valid = [file for file in files.values() if file.is_valid]
-        made, files = read(valid), _files(block_name)
-        unchanged = {file.lfn for file in valid} == {lfn for lfn, file in files.items() if file.is_valid}
+        made, names = read(valid), {file.lfn for file in valid}
+        if names == _valid_names(block_name) and not is_short(made):
+            return made
+        files = _files(block_name)
+        unchanged = names == {lfn for lfn, file in files.items() if file.is_valid}
         if unchanged and (made == former or not is_short(made)):
             return made
         former = made
@@ -70,6 +73,11 @@ def _changing(block_name: str) -> ServiceUnavailable:
 def _files(block_name: str) -> dict[str, DbsFileInfo]:
     """By name, INVALID ones too, of any access type of their dataset: that is asked for itself."""
     return {file.lfn: file for file in factory.dbs().files(block_name, valid_only=False)}
+
+
+def _valid_names(block_name: str) -> set[str]:
+    """Names alone, which cost a fraction of rows; none of a dataset that is not live. Where they are others, rows decide."""
+    return set(factory.dbs().valid_lfns(block_name, "files"))
 
 
 def blocks_short(valid: Mapping[str, int], counts: Mapping[str, int]) -> str:
@@ -98,12 +106,8 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
     for block, lfn, *of_it in files_with_work(workflow, spec, fields):
         blocks[block][lfn] = of_it[0] if of_it else ()
     for block, of in blocks.items():
-        there = _files(block)
-        lost = [lfn for lfn in of if lfn not in there or not there[lfn].is_valid]
-        out = {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in lost}
-        if out and _files(block) != there:
-            raise _changing(block)
-        gone |= out
+        if not of.keys() <= _valid_names(block):
+            gone |= _gone(block, of)
         parents |= {lfn: each for lfn, each in of.items() if each and lfn not in gone}
     _refuse_unusable(spec.input.dataset)
     without = _not_valid({parent for each in parents.values() for parent in each})
@@ -124,6 +128,15 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
         )
     log.warning("input files not valid any more", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
     return True
+
+
+def _gone(block_name: str, lfns: Iterable[str]) -> dict[str, str]:
+    """Those of the block's files that are not valid, with words. Raises ServiceUnavailable: DBS does not say the same twice."""
+    there = _files(block_name)
+    lost = [lfn for lfn in lfns if lfn not in there or not there[lfn].is_valid]
+    if lost and _files(block_name) != there:
+        raise _changing(block_name)
+    return {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in lost}
 
 
 def _not_valid(lfns: set[str]) -> dict[str, str]:

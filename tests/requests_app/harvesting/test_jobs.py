@@ -27,6 +27,7 @@ from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from requests_app.work.recount import recount
 from sites_app.models import Site, SiteRse
 from tests.support import simulator_world
+from tests.support.limits import set_limits
 from tests.support.payload_psets import pset
 from tests.support.payload_workbench import SITES
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, unit_row, workflow_row
@@ -78,7 +79,6 @@ class Place:
         changed = harvesting.conf().model_copy(update=values)
         for module in (harvesting, site_jobs):
             self.monkeypatch.setattr(module, "conf", lambda: changed)
-        self.monkeypatch.setattr(harvesting, "in_force", lambda: changed)
 
     def completed(self, *, url: str = "dev", **harvest: Any) -> Request:
         """Two files, of run 1, and of runs 1 and 2."""
@@ -177,7 +177,8 @@ def test_every_server_that_is_named_gets_it(place: Place) -> None:
 def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_then_an_operator_is_needed(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.settings(submit_root=place.root / "submit", harvest_max_attempts=2, stage_out_pauses=(0, 0))
+    place.settings(submit_root=place.root / "submit", stage_out_pauses=(0, 0))
+    set_limits(place.monkeypatch, harvest_max_attempts=2)
     monkeypatch.delitem(ENVIRONMENT, "WMS2_STAGE_OUT_PAUSES")  # it is the job's own setting that counts
     place.completed(together=True)
     place.world.application.dqm.down = True

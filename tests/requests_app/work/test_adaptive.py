@@ -34,8 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = planner.conf().model_copy(update={"submit_root": tmp_path})
-    for module in (planner, sizing):
-        monkeypatch.setattr(module, "conf", lambda: settings)
+    monkeypatch.setattr(planner, "conf", lambda: settings)
     for name in ("T1_US_FNAL", "T2_CH_CERN"):
         SiteRse.objects.create(site=Site.objects.create(name=name), rse=name, seen_at="2026-01-01T00:00:00Z")
 

@@ -72,7 +72,7 @@ class Catalogues:
             lfn = f"/store/mc/{name.partition('#')[2]}{number}.root"
             yield DbsFileInfo(lfn, name, 1, lfn not in self.invalid, 10, "0")
 
-    def valid_lfns(self, name: str) -> Iterator[str]:
+    def valid_lfns(self, name: str, operation: str = "") -> Iterator[str]:
         return (file.lfn for block in self.blocks_of[name] for file in self.files(block) if file.is_valid)
 
     def blocks_in(self, container: str, scope: str) -> set[str]:

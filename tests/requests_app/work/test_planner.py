@@ -33,8 +33,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _submit_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    settings = planner.conf().model_copy(update={"submit_root": tmp_path})
-    monkeypatch.setattr(planner, "conf", lambda: settings)
+    monkeypatch.setenv("WMS2_SUBMIT_ROOT", str(tmp_path))
+    conf.cache_clear()
     monkeypatch.setattr(sizing, "MAX_WORK_UNITS_PER_DAG", 3)
     monkeypatch.setattr(planner, "validity_refresh", lambda **_: False)  # DBS has none of this input
     return tmp_path
