@@ -110,7 +110,11 @@ class EventStreamView(ApiView):
         after = newest() if after is None else after
         page = read(wanted, after)
         if conf().stream_url:
-            return _elsewhere(wanted, after)
+            # to the process ``stream``, with a ticket: who asks and for what has been judged
+            row = str(wanted.request.pk) if wanted.request is not None else None
+            ticket = signed(after, wanted.kinds, row, settings.SECRET_KEY)
+            headers = {"Location": f"{conf().stream_url}?ticket={ticket}", "Cache-Control": "no-store"}
+            return HttpResponse(status=307, headers=headers)
         if (taken_by := request.META.get("gunicorn.socket")) is not None:
             taken_by.settimeout(SEND_SECONDS)
         waiting = ExitStack()
@@ -119,13 +123,6 @@ class EventStreamView(ApiView):
         response = StreamingHttpResponse(lines, content_type="text/event-stream; charset=utf-8", headers=headers)
         response._resource_closers.append(waiting.close)  # type: ignore[attr-defined]  # also of a stream that never began
         return response
-
-
-def _elsewhere(wanted: Wanted, after: int) -> HttpResponse:
-    """To the process ``stream``, with a ticket: who asks and for what has been judged."""
-    row = str(wanted.request.pk) if wanted.request is not None else None
-    ticket = signed(after, wanted.kinds, row, settings.SECRET_KEY)
-    return HttpResponse(status=307, headers={"Location": f"{conf().stream_url}?ticket={ticket}", "Cache-Control": "no-store"})
 
 
 def _lines(wanted: Wanted, page: Page, wait: Callable[[float], object]) -> Iterator[bytes]:

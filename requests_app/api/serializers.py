@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from rest_framework import serializers
@@ -18,7 +18,6 @@ from requests_app.selectors.requests import RequestDetail
 from requests_app.selectors.rounds import SPREADS, MeasuredRound, StepDetail
 from requests_app.selectors.workflows import BlockProgress, WorkflowProgress
 from wms2.api.answers import answer, rows
-from wms2.api.shown import shown
 
 WorkflowBriefSerializer = answer(
     "WorkflowBrief", Workflow, "The workflow of a request; null until it has been made from the document.", "id", "status",
@@ -173,11 +172,6 @@ RequestSerializer = answer(
     request_data=serializers.DictField(source="request.request_data", help_text="the ReqMgr2 document as it came"),
     columns={"request": _RequestRowSerializer},
 )  # fmt: skip
-
-
-def request_shown(content: RequestDetail) -> Any:
-    """The JSON of one request."""
-    return shown(RequestSerializer, content)
 
 
 DagProgressSerializer = answer(

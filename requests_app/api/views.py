@@ -25,7 +25,6 @@ from requests_app.api.serializers import (
     WorkflowProgressSerializer,
     WorkflowRoundsSerializer,
     WorkflowSerializer,
-    request_shown,
 )
 from requests_app.models import Request, status_shown
 from requests_app.selectors.requests import request_detail, requests_stored, requests_with_workflow
@@ -87,7 +86,7 @@ class RequestViewSet(RowsViewSet):
     def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """One request with its transitions, workflow, ledger, and what it waits for."""
         row = self.get_object()
-        return self.versioned_answer(request, request_shown(request_detail(row)), request_etag(row))
+        return self.versioned_answer(request, shown(RequestSerializer, request_detail(row)), request_etag(row))
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:

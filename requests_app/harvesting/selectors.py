@@ -13,8 +13,3 @@ HARVEST_OPEN = (HarvestState.WAITING, HarvestState.RUNNING, HarvestState.FAILED)
 def harvests_shown() -> QuerySet[Harvest]:
     """All."""
     return Harvest.objects.select_related("job")
-
-
-def harvests_open() -> QuerySet[Harvest]:
-    """What is not at an end."""
-    return Harvest.objects.filter(state__in=HARVEST_OPEN)

@@ -67,7 +67,7 @@ class Found(NamedTuple):
 
 def alerts_check(fenced: Fenced) -> None:
     """Begin, renew and end the alerts of conditions."""
-    found = {(each.code, each.subject[:300]): each for each in conditions()}
+    found = {(each.code, each.subject[:300]): each for each in chain(_requests(), _schedds(), _sites(), _service(), _work())}
     now = clock.now()
     with fenced():
         rows = {(row.code, row.subject): row for row in Alert.objects.filter(ended_at=None, condition=True)}
@@ -79,11 +79,6 @@ def alerts_check(fenced: Fenced) -> None:
         _follow_requests(now)
     if begun or over:
         log.info("alerts of conditions", begun=begun, over=len(over), open=len(found))
-
-
-def conditions() -> Iterator[Found]:
-    """All that hold now."""
-    return chain(_requests(), _schedds(), _sites(), _service(), _work())
 
 
 def _requests() -> Iterator[Found]:

@@ -26,7 +26,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request as HttpRequest
 from rest_framework.views import APIView
 
-from dags_app.models import DAG, LIVE_DAG
+from dags_app.models import DAG, LIVE_DAG, Leftover
 from dags_app.selectors import schedds_counted, seen_at
 from outputs_app.checks.reconciliation.rule_check import COUNTED
 from outputs_app.checks.validation.process import blocks_unvalidated
@@ -45,7 +45,7 @@ from outputs_app.models import (
 )
 from requests_app.admission.ordering import LIMIT
 from requests_app.admission.placement import taking_slot
-from requests_app.harvesting.selectors import HARVEST_OPEN, harvests_open
+from requests_app.harvesting.selectors import HARVEST_OPEN
 from requests_app.lease import evaluations_due
 from requests_app.lifecycle.timeouts import HELD_AFTER_SECONDS
 from requests_app.limits import limits_now
@@ -53,16 +53,18 @@ from requests_app.models import (
     LEADER_LEASE,
     TERMINAL,
     Alert,
+    AlertMessage,
     DeadLetter,
     DeadLetterKind,
+    Harvest,
     Request,
     RequestStatus,
     ServiceLevel,
     Severity,
 )
-from requests_app.selectors.alerts import channels_failing, messages_waiting
+from requests_app.selectors.alerts import channels_failing
 from requests_app.selectors.lifecycle import leases_known, lifecycle_of
-from requests_app.selectors.parts import LEFTOVER_FAILING, leftovers_open
+from requests_app.selectors.parts import LEFTOVER_FAILING, LEFTOVER_OPEN
 from requests_app.selectors.reqmgr2 import POLL, reqmgr2_of, reqmgr2_problems
 from requests_app.selectors.summary import StoredCounts, longest_in_status, stored_counts
 from requests_app.service_level import service_row, stretch_of
@@ -71,6 +73,7 @@ from sites_app.guard import EVERYWHERE, alerts_open
 from sites_app.models import Health, Pool, PoolState, ScheddState, Site, SiteStatus
 from wms2.adapters.types import JOB_STATES
 from wms2.api.views import METHODS
+from wms2.conf import conf
 from wms2.metrics.files import AllProcesses, directories
 from wms2.models import Resource, WorkerPool
 from wms2.runtime import clock
@@ -126,7 +129,7 @@ def _parts() -> dict[str, QuerySet[Any]]:
     # of an older epoch none is carried out any more: it would be the oldest for ever
     effects = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch"))
     wanted = blocks_unvalidated(block__workflow__request__status__in=[*_GOING_ON, RequestStatus.COMPLETED])
-    leftovers = leftovers_open()
+    leftovers = Leftover.objects.filter(LEFTOVER_OPEN).exclude(site__in=conf().cleaner_off_sites)
     return {
         "limited": _in_one(Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT)),
         "live": _in_one(dags),
@@ -136,7 +139,9 @@ def _parts() -> dict[str, QuerySet[Any]]:
         "dags": _by(dags.exclude(schedd_name=""), "schedd_name", **sums),
         "sites": _by(Site.objects.exclude(status=SiteStatus.ENABLED), "status"),
         "banned": _in_one(bans_active().filter(workflow=None), sites=Count("site", distinct=True)),
-        "pools": _pools_counted(),
+        "pools": Pool.objects.filter(state=PoolState.ENABLED).annotate(
+            total=Sum("sites__total_slots"), used=Sum("sites__running_slots")
+        ),
         "effects": _by(effects, "kind", "state", failing=Min("first_failed_at")),
         "drift": _by(Drift.objects.filter(state=DriftState.UNSETTLED), "kind"),
         "census": Comparison.objects.filter(dataset=None).order_by("pk").values("result", "ended_at")[:1],
@@ -144,9 +149,9 @@ def _parts() -> dict[str, QuerySet[Any]]:
         "cases": _by(IntegrityCase.objects.filter(state__in=OPEN_CASE), "prognosis", since=Min("created_at")),
         "validations": _in_one(wanted, since=Min("asked_at")),
         "leftovers": _by(leftovers, "site", failing=Count("pk", filter=LEFTOVER_FAILING)),
-        "harvests": _by(harvests_open(), "state"),
+        "harvests": _by(Harvest.objects.filter(state__in=HARVEST_OPEN), "state"),
         "alerts": _by(Alert.objects.filter(ended_at=None), "severity"),
-        "messages": _in_one(messages_waiting(), oldest=Min("created_at")),
+        "messages": _in_one(AlertMessage.objects.filter(sent_at=None, given_up_at=None), oldest=Min("created_at")),
         "channels": _in_one(channels_failing()),
         "leases": leases_known(LEADER_LEASE, POLL),
         "service": service_row(),
@@ -157,11 +162,6 @@ def _parts() -> dict[str, QuerySet[Any]]:
         "dead_letters": _by(DeadLetter.objects.all(), "kind"),
         "reqmgr2": _in_one(reqmgr2_problems()),
     }
-
-
-def _pools_counted() -> QuerySet[Pool]:
-    slots = {"total": Sum("sites__total_slots"), "used": Sum("sites__running_slots")}
-    return Pool.objects.filter(state=PoolState.ENABLED).annotate(**slots)
 
 
 def _by(rows: QuerySet[Any], *fields: str, **more: Any) -> QuerySet[Any]:

@@ -20,6 +20,8 @@ from wms2.web.formatting import word
 
 #: Over so long the speed is measured from which the end is estimated.
 MEASURED_OVER = timedelta(hours=6)
+#: Where an end of the work is to be expected: a held request waits for a person, of one that is stopped no more is done.
+_GOES_ON = tuple(status for status in EVALUATED if status not in (RequestStatus.HELD, RequestStatus.STOPPING))
 #: Later ends say nothing.
 LATEST = timedelta(days=365)
 
@@ -90,18 +92,13 @@ def lines(rows: Sequence[Any]) -> list[Line]:
     """A page of rows with their work: three statements at most, whatever there is."""
     keys = [row.workflow_key for row in rows if row.workflow_key]
     units, about = unit_counts(keys), _about(keys)
-    speeds = _speeds({row.pk: about[row.workflow_key] for row in rows if _goes_on(row) and row.workflow_key in about})
+    speeds = _speeds({row.pk: about[row.workflow_key] for row in rows if row.status in _GOES_ON and row.workflow_key in about})
     now, found = timezone.now(), []
     for row in rows:
         work = work_of(about[row.workflow_key]) if row.workflow_key in about else None
         ends_at = expected_end(speeds[row.pk], work.share if work else 0.0, now) if row.pk in speeds else None
         found.append(Line(row, units[row.workflow_key], work, ends_at))
     return found
-
-
-def _goes_on(row: Request) -> bool:
-    """Whether an end of its work is to be expected; a held request waits for a person, one that is stopped has no more done."""
-    return row.status in EVALUATED and row.status not in (RequestStatus.HELD, RequestStatus.STOPPING)
 
 
 def work_of(about: Mapping[str, Any]) -> Work | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from rest_framework.request import Request as ApiRequest
 from requests_app.models import Request
 from requests_app.pages.board_query import BoardQuery
 from requests_app.selectors.requests import requests_stored
-from wms2.actions import Action, is_given, resource_type_of, undone
+from wms2.actions import Action, resource_type_of, undone
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.api.pagination import KeysetPagination
 from wms2.api.problems import ProblemError
@@ -116,12 +115,6 @@ def form_for(action: Action, user: Any, given: QueryDict | None = None) -> Reaso
         if one.roles and denial(user, replace(action, roles=one.roles)):
             del form.fields[one.name]
     return form
-
-
-def data_of(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """The operation's input as a client of the REST interface would send it."""
-    given = {name: value for name, value in cleaned.items() if is_given(value)}
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
 
 
 def bulk_runs_latest() -> list[tuple[BulkRun, str, Mapping[str, int]]]:

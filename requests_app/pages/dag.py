@@ -141,7 +141,11 @@ def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
     Raises:
         ValueError: ``unit`` is no name of a work unit.
     """
-    chosen = _unit_nodes(dag, unit) if unit else None
+    chosen = None
+    if unit:
+        reading = live.unit_status(dag, unit)
+        nodes = tuple(Node(node, _attempts(dag, unit, node.name)) for node in reading.nodes[:MOST_NODES])
+        chosen = UnitNodes(unit, nodes, reading.problem)
     cells, left_out, problem = unit_cells(dag)
     with files_of(dag.submit_dir, layout.JOBSTATE_LOG) as place:  # all tries in the directory; none when it cannot be read
         spans = spans_by_jobstate(tail_text(place / layout.JOBSTATE_LOG, _SPAN_LINES, max_bytes=_SPAN_BYTES) + "\n")
@@ -296,12 +300,6 @@ def _by_step(measurements: Iterable[StepMeasurement]) -> Iterable[Durations]:
         cuts = [quantile(held, share) for share in _SHARES]
         if None not in cuts:
             yield Durations(f"job, step {row.step}", "all", row.jobs, *(cut or 0.0 for cut in cuts))
-
-
-def _unit_nodes(dag: DAG, unit: str) -> UnitNodes:
-    reading = live.unit_status(dag, unit)
-    nodes = (Node(node, _attempts(dag, unit, node.name)) for node in reading.nodes[:MOST_NODES])
-    return UnitNodes(unit, tuple(nodes), reading.problem)
 
 
 def _attempts(dag: DAG, unit: str, node: str) -> tuple[Attempt, ...]:

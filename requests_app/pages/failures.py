@@ -111,6 +111,9 @@ def failures_page(given: QueryDict) -> FailuresPage:
     chosen = code is not None or bool(site)
     concerned, more = requests_concerned(place.kinds) if chosen else ([], False)
     common = {name: values[name] for name in ("range", "category", "campaign") if values[name]}
+    # the same requests in the list of requests (``RequestFilters``)
+    wanted = {"failed_code": values["code"], "failed_site": values["site"], "campaign": values["campaign"]}
+    wanted["failed_since"] = f"{range_.begins:%Y-%m-%dT%H:%M:%SZ}"
     return FailuresPage(
         values=values,
         errors={},
@@ -122,7 +125,7 @@ def failures_page(given: QueryDict) -> FailuresPage:
         requests=concerned,
         more=more,
         samples=cached(("samples", range_.name, *place[1:]), lambda: samples_of(place)),
-        list_query=urlencode(_for_list(values, range_)),
+        list_query=urlencode({name: value for name, value in wanted.items() if value}),
         actions=[action for action in buttons_of(Request) if action.name in _ACTIONS],
         rest_query=urlencode({name: value for name, value in values.items() if value}),
         chart=chart_drawn(
@@ -144,13 +147,6 @@ def samples_table(seen: FailuresPage) -> Table:
         for row in seen.samples
     )
     return Table(("request_name", *of_group, *of_sample, "alike"), rows)
-
-
-def _for_list(values: Mapping[str, str], range_: TimeRange) -> dict[str, str]:
-    """The same requests in the list of requests (``RequestFilters``)."""
-    wanted = {"failed_code": values["code"], "failed_site": values["site"], "campaign": values["campaign"]}
-    since = {"failed_since": f"{range_.begins:%Y-%m-%dT%H:%M:%SZ}"}
-    return {name: value for name, value in wanted.items() if value} | since
 
 
 def _drawn(asked: Asked, range_: TimeRange, common: Mapping[str, str]) -> SafeString:

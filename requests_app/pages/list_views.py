@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -20,7 +21,6 @@ from requests_app.pages.bulk import (
     Asked,
     asked_for,
     bulk_runs_latest,
-    data_of,
     form_for,
     operation_named,
     preview_of,
@@ -29,7 +29,7 @@ from requests_app.pages.bulk import (
 from requests_app.pages.rendering import page
 from requests_app.selectors.requests import requests_stored
 from requests_app.services.saved_views import view_remove, view_save
-from wms2.actions import REFUSALS, arguments, buttons_of, perform, resource_type_of
+from wms2.actions import REFUSALS, arguments, buttons_of, is_given, perform, resource_type_of
 from wms2.admin.actions import buttons
 from wms2.admin.forms import ReasonForm
 from wms2.errors import FieldRefused
@@ -130,11 +130,14 @@ def _begun(request: HttpRequest, asked: Asked, form: ReasonForm) -> tuple[BulkRu
     begun = BulkRun.objects.filter(pk=str(key), actor=actor) if key else BulkRun.objects.none()
     if sent_twice := begun.first():
         return sent_twice, 302
+    # as a client of the REST interface would send it
+    given = {name: value for name, value in form.cleaned_data.items() if is_given(value)}
+    data = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
     try:
         arguments(asked.action, form.cleaned_data)  # what is wrong for all of them is said now
         run = bulk_begin(
             resource_type=resource_type_of(Request), action=asked.action, rows=asked.rows.order_by("pk"),
-            data=data_of(form.cleaned_data), expected=_number(request.POST.get("expected", "")), actor=actor, user=request.user,
+            data=data, expected=_number(request.POST.get("expected", "")), actor=actor, user=request.user,
             meant=request.POST.get("meant", ""), key=key,
         )  # fmt: skip
     except IntegrityError:  # sent twice at once

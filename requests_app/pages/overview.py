@@ -5,21 +5,21 @@ What all readers see alike and costs more is kept for some seconds: the head of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.admission.placement import taking_slot
-from requests_app.models import LEADER_LEASE, AlertChannel, DeadLetter, DeadLetterKind, RequestStatus, Severity
+from requests_app.models import LEADER_LEASE, Alert, AlertChannel, DeadLetter, DeadLetterKind, RequestStatus, Severity
 from requests_app.pages.cached import chart_drawn
 from requests_app.selectors.admission import QueuedRow, queue_head
-from requests_app.selectors.alerts import alerts_by_severity, channels_failing
+from requests_app.selectors.alerts import channels_failing
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, LifecycleState, account_problems_of, leases_known, lifecycle_of
 from requests_app.selectors.needs import Cause, needs_by_cause
 from requests_app.selectors.reqmgr2 import POLL, ReqMgr2State, reqmgr2_of
@@ -30,6 +30,7 @@ from sites_app.guard import alerts_open
 from sites_app.models import Health, Schedd, SystemicAlert
 from sites_app.services import avoided_by_all, sites_closed
 from wms2.models import Worker, WorkerPool
+from wms2.runtime import clock
 from wms2.runtime.circuits import CircuitState, circuits
 from wms2.runtime.combined_query import CombinedQuery, composed_once
 from wms2.runtime.credentials import Seen
@@ -152,7 +153,9 @@ class Overview(NamedTuple):
 def overview(range_: TimeRange) -> Overview:
     """Five statements, and those of the head of the queue once in some seconds."""
     numbers, causes, known = stored_counts().requests, needs_by_cause(), service_state()
-    things = tuple(sorted((*_of_service(known), *_of_causes(causes)), key=lambda thing: (not thing.stops, _age_key(thing))))
+    found = list(_of_service(known))
+    found += (AttentionItem(f"{counted(cause.number, 'request')}: {cause.label.rstrip('.')}", cause.since) for cause in causes)
+    things = tuple(sorted(found, key=lambda thing: (not thing.stops, thing.since.timestamp() if thing.since else float("inf"))))
     return Overview(
         things=things,
         first=sentence(things),
@@ -174,6 +177,8 @@ def charts(range_: TimeRange) -> list[SafeString]:
 @composed_once
 def _short() -> CombinedQuery:
     live = DAG.objects.filter(status__in=LIVE_DAG).order_by().values("status")
+    alerts = Alert.objects.filter(ended_at=None).order_by().values("severity")  # an index of open rows alone
+    silenced = Count("id", filter=Q(silenced_until__gt=clock.in_sql()))
     return CombinedQuery(
         leases=leases_known(LEADER_LEASE, POLL, RUCIO_ACCOUNT),
         schedds=schedds_counted().order_by("unreachable_since", "pk"),
@@ -182,7 +187,7 @@ def _short() -> CombinedQuery:
         systemic=alerts_open(),
         pools=WorkerPool.objects.all(),
         workers=Worker.objects.all(),
-        alerts=alerts_by_severity(),
+        alerts=alerts.annotate(number=Count("id"), owned=Count("id", filter=~Q(owner="")), silenced=silenced),
         channels=channels_failing(),
         dead_letters=DeadLetter.objects.order_by().values("kind").annotate(number=Count("pk")),
         jobs=live.annotate(dags=Count("*"), running=Sum("nodes_running"), idle=Sum("nodes_idle"), held=Sum("nodes_held")),
@@ -230,16 +235,6 @@ def sentence(things: Sequence[AttentionItem]) -> str:
 def _clock(at: datetime) -> str:
     recent = timezone.now() - at < timedelta(hours=20)
     return f"{at:%H:%M} UTC" if recent else f"{at:%Y-%m-%d %H:%M} UTC"
-
-
-def _age_key(thing: AttentionItem) -> float:
-    return thing.since.timestamp() if thing.since else float("inf")
-
-
-def _of_causes(causes: Iterable[Cause]) -> Iterator[AttentionItem]:
-    for cause in causes:
-        label = cause.label.rstrip(".")
-        yield AttentionItem(f"{counted(cause.number, 'request')}: {label}", cause.since)
 
 
 def _of_service(known: ServiceState) -> Iterator[AttentionItem]:

@@ -28,7 +28,7 @@ from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.explain import Explanation, explain
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_of
-from requests_app.selectors.missing_lumis import MissingNumber, missing_numbers
+from requests_app.selectors.missing_lumis import MissingNumber, missing_number
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, leftovers_by_site, troubled_input
 from requests_app.selectors.progress_charts import progress_charts
 from requests_app.selectors.request_rows import MOST_DRIFT, MOST_EFFECTS, Rows, request_rows, unit_table_of
@@ -178,7 +178,7 @@ def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
     return Work(
         workflow=workflow,
         datasets=datasets,
-        missing=missing_numbers(request, workflow, account, datasets),
+        missing=tuple(missing_number(request, workflow, account, dataset) for dataset in datasets),
         status_detail=status_detail,
         account=account,
         rounds=rounds_on_page(request, dags, status_detail.table, datasets, rows),

@@ -49,18 +49,14 @@ def _changes(transitions: Iterable[RequestTransition], acted: list[AuditEntry]) 
     """Newest first; takes the operations that belong to them out of ``acted``."""
     later: datetime | None = None
     for row in transitions:
-        operation = next((entry for entry in acted if _made(entry, row)), None)
+        alike = (entry for entry in acted if (entry.actor, entry.reason) == (row.actor, row.reason))
+        operation = next((entry for entry in alike if entry.outcome != "refused" and abs(entry.at - row.at) < _TOGETHER), None)
         if operation is not None:
             acted.remove(operation)
         lasted = duration((later - row.at).total_seconds()) if later else ""
         said = _spoken(operation) if operation else ""
         yield TimelineEntry(row.at, said, row.actor, row.reason, word(RequestStatus, row.to_status), lasted)
         later = row.at
-
-
-def _made(entry: AuditEntry, row: RequestTransition) -> bool:
-    alike = (entry.actor, entry.reason) == (row.actor, row.reason) and entry.outcome != "refused"
-    return alike and abs(entry.at - row.at) < _TOGETHER
 
 
 def _of_dags(dags: Sequence[DAG]) -> Iterator[TimelineEntry]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -13,7 +12,6 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
 from dags_app.attempts import stored_logs
-from dags_app.models import DAG
 from dags_app.packs import is_there
 from dags_app.selectors import dags_shown
 from requests_app.models import RequestGroup
@@ -31,7 +29,7 @@ from requests_app.selectors.parts import progress_chart_of
 from requests_app.selectors.requests import requests_listed, requests_with_workflow, watched_by, with_watching
 from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
-from wms2.admin.actions import Button, buttons, offered
+from wms2.admin.actions import buttons, offered
 from wms2.web.time_range import TimeRange
 
 
@@ -69,14 +67,16 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     """One request."""
     row = get_object_or_404(with_watching(requests_with_workflow(), request.user), request_name=request_name)
     seen = request_page(row)
-    dag = seen.work.dag if seen.work else None
+    dag, address = seen.work.dag if seen.work else None, row.get_absolute_url()
+    held = dag is not None and dag.observed.get("job_status") == JobStatus.HELD
     context = {
         "page": seen,
         "lifecycle": seen.lifecycle,
         "worker_pools": seen.worker_pools,
-        "offered": offered(request.user, row, row.get_absolute_url()),
+        "offered": offered(request.user, row, address),
         "watched": watched_by(row, request.user),
-        "dag_buttons": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
+        # what becomes of the request is among the request's own operations
+        "dag_buttons": buttons(request.user, dag, address, ["release" if held else "hold"]) if dag is not None else [],
     }
     return page(request, "requests/request", context)
 
@@ -123,9 +123,3 @@ def logs_of_jobs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     dag = get_object_or_404(dags_shown(), pk=pk)
     context = {"dag": dag, "kept": stored_logs(dag), "readable": is_there(dag.submit_dir)}
     return page(request, "requests/stored_logs", context)
-
-
-def _dag_buttons(user: Any, dag: DAG, back: str) -> list[Button]:
-    """Hold, or release when it is on hold. What becomes of the request is among the request's own operations."""
-    held = dag.observed.get("job_status") == JobStatus.HELD
-    return buttons(user, dag, back, ["release" if held else "hold"])

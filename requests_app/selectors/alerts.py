@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, IntegerField, Max, Min, Q, QuerySet, Value, When
 
-from requests_app.models import TERMINAL, Alert, AlertChannel, AlertMessage, AlertRoute, RequestWatch, Severity
+from requests_app.models import TERMINAL, Alert, AlertChannel, AlertRoute, RequestWatch, Severity
 from requests_app.selectors.alert_texts import words_of
-from wms2.runtime import clock
 
 _RANK = Case(
     When(severity=Severity.CRITICAL, then=Value(0)), When(severity=Severity.WARNING, then=Value(1)), default=Value(2),
@@ -127,15 +126,3 @@ def watchers_without_address() -> QuerySet[Any]:
 def routes_shown() -> QuerySet[AlertRoute]:
     """Which alerts go where."""
     return AlertRoute.objects.select_related("channel")
-
-
-def alerts_by_severity() -> QuerySet[Any]:
-    """How many go on, are owned and are silenced, as dicts by severity; an index of open rows alone."""
-    rows = Alert.objects.filter(ended_at=None).order_by().values("severity")
-    silenced = Count("id", filter=Q(silenced_until__gt=clock.in_sql()))
-    return rows.annotate(number=Count("id"), owned=Count("id", filter=~Q(owner="")), silenced=silenced)
-
-
-def messages_waiting() -> QuerySet[AlertMessage]:
-    """What is to be sent."""
-    return AlertMessage.objects.filter(sent_at=None, given_up_at=None)

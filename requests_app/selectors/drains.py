@@ -65,7 +65,7 @@ def drain_progress(schedd: Schedd) -> DrainProgress:
     left = list(schedd.dags.filter(status__in=LIVE_DAG).only("submitted_at", "units_done", "total_work_units"))
     moved = DAG.objects.filter(submitted_at__gte=since, placement__moved__from=schedd.name).count()
     over = schedd.dags.filter(completed_at__gte=since).exclude(status__in=(DAGStatus.STOPPED, DAGStatus.REMOVED))
-    waiting = _waiting(schedd)
+    waiting, admitted = _waiting(schedd), taking_slot().filter(reserved_schedd=schedd)  # without a DAG there yet
     return DrainProgress(
         schedd=schedd,
         at_once=schedd.drain_at_once,
@@ -73,7 +73,7 @@ def drain_progress(schedd: Schedd) -> DrainProgress:
         moving=drain_moving(schedd).count(),
         moved=moved,
         finished=over.count(),
-        queued=waiting.filter(status__in=_GOES_ON).count() + _admitted(schedd).exclude(pk__in=waiting.values("pk")).count(),
+        queued=waiting.filter(status__in=_GOES_ON).count() + admitted.exclude(pk__in=waiting.values("pk")).count(),
         held=waiting.filter(status=S.HELD).count(),
         expected_end=_expected(schedd, left, moved),
         obstacle=nowhere_else(schedd) if schedd.drain_at_once else "",
@@ -89,11 +89,6 @@ def _waiting(schedd: Schedd) -> QuerySet[Request]:
     """Requests whose last DAG has ended there with work left in its round."""
     ended = schedd.dags.filter(round__closed_at__isnull=True, submitted_at__isnull=False, rescues__isnull=True)
     return Request.objects.filter(workflow__dags__in=ended.exclude(status__in=(*LIVE_DAG, DAGStatus.COMPLETED)))
-
-
-def _admitted(schedd: Schedd) -> QuerySet[Request]:
-    """Admitted there, without a DAG there yet."""
-    return taking_slot().filter(reserved_schedd=schedd)
 
 
 def _expected(schedd: Schedd, left: list[DAG], moved: int) -> datetime | None:

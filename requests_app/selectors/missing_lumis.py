@@ -7,13 +7,12 @@ request that is split by files is missing while any of its files is not done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Q, QuerySet
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis
@@ -126,20 +125,8 @@ def datasets_of(request: Request) -> QuerySet[OutputDataset]:
     return OutputDataset.objects.select_related("workflow").filter(workflow__request=request)
 
 
-def with_invalid_files(datasets: Any) -> Any:
-    """Datasets with the number of their invalid files; over the index of these."""
-    invalid = OutputFile.objects.filter(dataset=OuterRef("pk"), validity=Validity.INVALID).order_by().values("dataset")
-    return datasets.annotate(invalid_files=Coalesce(Subquery(invalid.annotate(number=Count("*")).values("number")), 0))
-
-
-def missing_numbers(
-    request: Request, workflow: Workflow, account: KeptAccount, datasets: Iterable[OutputDataset]
-) -> tuple[MissingNumber, ...]:
-    """Of each dataset, from the account where that has it; the datasets are ``with_invalid_files``."""
-    return tuple(_missing_number(request, workflow, account, dataset) for dataset in datasets)
-
-
-def _missing_number(request: Request, workflow: Workflow, account: KeptAccount, dataset: OutputDataset) -> MissingNumber:
+def missing_number(request: Request, workflow: Workflow, account: KeptAccount, dataset: OutputDataset) -> MissingNumber:
+    """From the account where that has it; ``dataset`` may say how many ``invalid_files`` it has."""
     numbers, invalid = account.numbers, getattr(dataset, "invalid_files", 0)
     unit = "events" if not workflow.input_dataset else "lumis"
     if not numbers or (numbers["all_files"] > MOST_FILES_ON_PAGE and (invalid or not numbers["all_lumis"])):

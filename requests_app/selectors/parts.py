@@ -11,7 +11,6 @@ from django.db.models import Count, Q, QuerySet, Sum
 from dags_app.models import Leftover
 from dags_app.planning.specs import NOT_MISSED, ExclusionKind
 from requests_app.models import InputFile, Progress, ProgressSample, Request
-from wms2.conf import conf
 from wms2.runtime.combined_query import CombinedQuery
 
 #: Files of each sort that one answer carries.
@@ -51,9 +50,9 @@ def troubled_input(request: Request, *, most: int = MOST_FILES) -> TroubledInput
     return TroubledInput(found["waiting"], found["excluded"], found["unwanted"], read["waiting"], read["excluded"])
 
 
-_OPEN = Q(settled_at__isnull=True)
+LEFTOVER_OPEN = Q(settled_at__isnull=True)
 #: It was tried, and not all of it could be removed.
-LEFTOVER_FAILING = _OPEN & Q(tries__gt=0)
+LEFTOVER_FAILING = LEFTOVER_OPEN & Q(tries__gt=0)
 
 
 class SiteLeftovers(NamedTuple):
@@ -78,7 +77,7 @@ def leftovers_counted(request: Request) -> QuerySet[Any]:
     """By site: waiting, failing, files."""
     rows = Leftover.objects.filter(unit__workflow__request=request).order_by("site").values("site")
     failing = Count("id", filter=LEFTOVER_FAILING)
-    return rows.annotate(waiting=Count("id", filter=_OPEN), failing=failing, files=Sum("removed_files"))
+    return rows.annotate(waiting=Count("id", filter=LEFTOVER_OPEN), failing=failing, files=Sum("removed_files"))
 
 
 def leftovers_by_site(request: Request, counted: Iterable[Mapping[str, Any]] | None = None) -> tuple[SiteLeftovers, ...]:
@@ -89,11 +88,6 @@ def leftovers_by_site(request: Request, counted: Iterable[Mapping[str, Any]] | N
     return tuple(
         SiteLeftovers(row["site"], row["waiting"], row["failing"], row["files"], problems.get(row["site"], "")) for row in rows
     )
-
-
-def leftovers_open() -> QuerySet[Leftover]:
-    """Of all requests, but at sites that are off."""
-    return Leftover.objects.filter(_OPEN).exclude(site__in=conf().cleaner_off_sites)
 
 
 class ProgressChart(NamedTuple):

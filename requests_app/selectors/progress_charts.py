@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
@@ -68,9 +68,15 @@ def progress_charts(
         "rate": [Line("work units per hour", [*[None] * span, *(round(each, 2) for each in rates)])],
         "jobs": [Line(name, [getattr(point, name) for point in points]) for name in ("running", "idle", "held")],
     }
-    begun = Round.objects.filter(workflow__request=request).order_by("-index")[:MOST_MARKS] if rounds is None else rounds
-    marks = _marks(begun, stops_of(request).values("at", "to_status") if stops is None else stops)
-    return tuple(_chart(request, name, times, lines[name], marks) for name in CHARTS)
+    rounds = Round.objects.filter(workflow__request=request).order_by("-index")[:MOST_MARKS] if rounds is None else rounds
+    stops = stops_of(request).values("at", "to_status") if stops is None else stops
+    marks = [Mark(each.created_at, f"round {each.index}") for each in islice(rounds, MOST_MARKS)]
+    marks = sorted([*marks, *(Mark(each["at"], RequestStatus(each["to_status"]).label.lower()) for each in stops)])
+    address = reverse("request-series", args=[request.request_name])
+    return tuple(
+        Chart(f"course-{name}", title, unit, times, lines[name], f"{address}?measure={name}", marks)
+        for name, (title, unit) in CHARTS.items()
+    )
 
 
 def _points(request: Request) -> tuple[int, list[datetime], list[_Point]]:
@@ -90,15 +96,3 @@ def _points(request: Request) -> tuple[int, list[datetime], list[_Point]]:
 def stops_of(request: Request) -> QuerySet[RequestTransition]:
     """The newest first."""
     return RequestTransition.objects.filter(request=request, to_status__in=_STOPS).order_by("-id")[:MOST_MARKS]
-
-
-def _marks(rounds: Iterable[Round], stops: Iterable[Mapping[str, Any]]) -> list[Mark]:
-    """Begins of the newest rounds, and stops, oldest first."""
-    begun = [Mark(each.created_at, f"round {each.index}") for each in islice(rounds, MOST_MARKS)]
-    return sorted([*begun, *(Mark(each["at"], RequestStatus(each["to_status"]).label.lower()) for each in stops)])
-
-
-def _chart(request: Request, name: str, times: Sequence[datetime], lines: Sequence[Line], marks: Sequence[Mark]) -> Chart:
-    title, unit = CHARTS[name]
-    address = f"{reverse('request-series', args=[request.request_name])}?measure={name}"
-    return Chart(f"course-{name}", title, unit, times, lines, address, marks)

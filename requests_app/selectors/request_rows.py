@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db.models import Count, DateTimeField, F, Q, QuerySet, Subquery
+from django.db.models import Count, DateTimeField, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, Now
 
@@ -27,12 +27,13 @@ from outputs_app.models import (
     EffectState,
     IntegrityCase,
     OutputDataset,
+    OutputFile,
     ProcessingBlock,
+    Validity,
 )
 from outputs_app.selectors import STUCK, drift_unsettled
 from requests_app.models import LEADER_LEASE, Harvest, Request, RequestTransition, Round, Workflow
 from requests_app.selectors.lifecycle import leases_known
-from requests_app.selectors.missing_lumis import with_invalid_files
 from requests_app.selectors.parts import leftovers_counted
 from requests_app.selectors.progress_charts import stops_of
 from sites_app.models import Pool, Schedd
@@ -90,12 +91,18 @@ def _of_request(request: Request) -> dict[str, QuerySet[Any]]:
 def _of_workflow(request: Request, workflow: Workflow) -> dict[str, QuerySet[Any]]:
     dags = DAG.objects.filter(workflow=workflow).order_by("-created_at", "-fence")
     rounds = Round.objects.filter(workflow=workflow).order_by("-index")[:MOST_DAGS]
+    submitted = Subquery(dags.values("submitted_at")[:1], output_field=DateTimeField())
+    units = WorkUnit.objects.filter(workflow=workflow).order_by().annotate(round_index=F("round__index"))
+    # over the index of invalid files
+    invalid = OutputFile.objects.filter(dataset=OuterRef("pk"), validity=Validity.INVALID).order_by().values("dataset")
+    invalid_files = Coalesce(Subquery(invalid.annotate(number=Count("*")).values("number")), 0)
     return {
         "dags": dags[:MOST_DAGS],
         "rounds": rounds,
         "schedds": Schedd.objects.order_by("pk"),
         "schedd_pools": Pool.objects.all(),
-        "unit_sums": _unit_sums(workflow, dags),
+        # as ``workflow_progress`` has them, since the newest DAG was submitted
+        "unit_sums": units.values("round_id", "round_index", "site", "state").annotate(**unit_sums(Coalesce(submitted, Now()))),
         "failure_logs": FailureLog.objects.filter(directory_id__in=dags.values("directory_id")[:1]),
         "failures": FailureGroup.objects.filter(workflow=workflow)
         .order_by("id")
@@ -106,7 +113,10 @@ def _of_workflow(request: Request, workflow: Workflow) -> dict[str, QuerySet[Any
         .values("block_id")
         .annotate(number=Count("id")),
         "validations": BlockValidation.objects.filter(block__workflow=workflow).order_by().values("block_id")[:1],
-        "datasets": with_invalid_files(OutputDataset.objects.filter(workflow=workflow).defer("registration").order_by("name")),
+        "datasets": OutputDataset.objects.filter(workflow=workflow)
+        .defer("registration")
+        .order_by("name")
+        .annotate(invalid_files=invalid_files),
         "comparisons": Comparison.objects.filter(dataset__workflow=workflow),
         "measurements": StepMeasurement.objects.filter(round__in=rounds.values("pk")),
         "decisions": SizingDecision.objects.filter(dag__in=dags.values("pk")[:1])[:MOST_DECISIONS],
@@ -114,13 +124,6 @@ def _of_workflow(request: Request, workflow: Workflow) -> dict[str, QuerySet[Any
         "harvests": Harvest.objects.filter(request_id=request.request_name).order_by("-state", "dataset", "run")[:MOST_HARVESTS],
         "site_jobs": SiteJob.objects.filter(harvests__request_id=request.request_name).order_by().distinct(),
     }
-
-
-def _unit_sums(workflow: Workflow, dags: QuerySet[DAG]) -> QuerySet[Any]:
-    """As ``workflow_progress`` has them, since the newest DAG was submitted."""
-    submitted = Subquery(dags.values("submitted_at")[:1], output_field=DateTimeField())
-    rows = WorkUnit.objects.filter(workflow=workflow).order_by().annotate(round_index=F("round__index"))
-    return rows.values("round_id", "round_index", "site", "state").annotate(**unit_sums(Coalesce(submitted, Now())))
 
 
 def unit_table_of(workflow: Workflow, found: Rows) -> UnitTable:

@@ -64,12 +64,9 @@ def measured_of(
     rows: Iterable[tuple[Round, Iterable[StepMeasurement]]], groups: Iterable[Mapping[str, Any]]
 ) -> list[MeasuredRound]:
     """Of rounds with their measurements, and groups of failures of their workflow."""
-    codes = _exit_codes(groups)
-    return [_round(row, measured, codes.get(row.index, {})) for row, measured in rows]
-
-
-def _round(row: Round, measured: Iterable[StepMeasurement], codes: Mapping[str, Mapping[str, int]]) -> MeasuredRound:
-    return MeasuredRound(row, [_step(each, codes.get(each.step, {})) for each in measured], codes)
+    of_rounds = _exit_codes(groups)
+    found = ((row, measured, of_rounds.get(row.index, {})) for row, measured in rows)
+    return [MeasuredRound(row, [_step(each, codes.get(each.step, {})) for each in steps], codes) for row, steps, codes in found]
 
 
 def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepDetail:

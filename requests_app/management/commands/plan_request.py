@@ -47,7 +47,10 @@ class Command(BaseCommand):
             first, last = job["first_event"], job["last_event"]
             events = f"events {first}-{last}" if last is not None else f"{job['events']} events"
             lumis = f", lumis {job['first_lumi']}-{job['last_lumi']}" if job["first_lumi"] is not None else ""
-            mask = f", mask {_mask(job['mask'])}" if job["mask"] is not None else ""
+            # as cmsRun writes lumi ranges: ``1:1-1:7 1:9``
+            ranges = ((run, *each) for run, many in (job["mask"] or {}).items() for each in many)
+            lumi_mask = " ".join(f"{run}:{a}-{run}:{b}" if a < b else f"{run}:{a}" for run, a, b in ranges)
+            mask = f", mask {lumi_mask}" if job["mask"] is not None else ""
             files = f", {', '.join(job['files'])}" if job["files"] else ""
             self.stdout.write(f"{job['work_unit']}: {events}{lumis}{mask} at {', '.join(job['sites'])}{files}")
         for excluded in plan["excluded"]:
@@ -66,10 +69,3 @@ class Command(BaseCommand):
         lumis_refused = sum(refused["run"] is not None for refused in plan["refused"])
         refused_too = f", {lumis_refused} lumis refused" if lumis_refused else ""
         self.stdout.write(f"{len(plan['jobs'])} jobs, {len(plan['excluded'])} files excluded{refused_too}")
-
-
-def _mask(mask: dict[str, list[list[int]]]) -> str:
-    """As cmsRun writes lumi ranges: ``1:1-1:7 1:9``."""
-    return " ".join(
-        f"{run}:{first}-{run}:{last}" if first < last else f"{run}:{first}" for run, many in mask.items() for first, last in many
-    )

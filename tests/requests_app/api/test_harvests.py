@@ -7,10 +7,10 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from requests_app.harvesting.selectors import harvests_open
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from tests.support.html import text
 from tests.support.rows import request_row, workflow_row
+from tests.support.scraping import scrape, value
 from tests.support.web_clients import reader as browser
 from wms2.models import AuditEntry
 
@@ -37,7 +37,8 @@ def test_what_failed_is_listed_told_and_done_again(operator: APIClient, browser:
         HarvestState.DONE,
         uploads=[{"name": "DQM_V0001_R000000002__A__B-v1__DQMIO.root", "url": "https://d/dqm"}],
     )
-    assert list(harvests_open()) == [failed]
+    found = scrape(operator)
+    assert [value(found, "wms2_harvests", state=state) for state in ("waiting", "running", "failed")] == [0, 0, 1]
     (row,) = operator.get(f"{URL}?state=failed&request={request_row_.request_name}").json()["results"]
     assert (row["id"], row["run"], row["problem"], row["site"]) == (failed.pk, 1, "HTTP 503", None)
 
