@@ -1,4 +1,5 @@
-"""The rows of alerts: the one place that raises and ends them, and that writes ``alert_code`` of requests, the newest open one.
+"""The rows of alerts: one place raises and ends them, and writes ``alert_code`` of requests, the newest open one. A change of the
+request's status ends all of them (``requests_app.states``).
 
 Owns the rows; not what is worth an alert (evaluations call ``requests_app.alerts``, the leader's cycle looks at conditions), nor
 who hears of it (``requests_app.notifying``).
@@ -6,12 +7,10 @@ who hears of it (``requests_app.notifying``).
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import F
 
 from requests_app.models import Alert, Request, Severity
 from wms2.runtime import clock
@@ -50,27 +49,18 @@ def alert_raise(request: Request, code: str, text: str, where: AlertSubject = NO
     """The alert of a request as it is now, and shown on it; whether it is a new one."""
     now = clock.now()
     values = {"text": text[:MOST_TEXT], "last_seen": now, "cause": where.common, "site": where.site, "schedd": where.schedd}
+    # who has the others of its code and cause has this one, too, and it is as silent as they are
+    alike = Alert.objects.filter(code=code, cause=where.common, ended_at=None)
     with transaction.atomic():
         _, new = Alert.objects.update_or_create(
             code=code, subject=request.request_name, ended_at=None, defaults=values,
             create_defaults={
                 **values, "request": request, "since": now, "severity": SEVERITIES.get(code, Severity.WARNING),
-                **_inherited(code, where.common, now),
+                **inherited(alike.order_by("id").first() if where.common else None, now),
             },
         )  # fmt: skip
         show_newest(request)
     return new
-
-
-def alert_repeat(request: Request, code: str) -> None:
-    """One more reminder of it, which counts."""
-    Alert.objects.filter(request=request, code=code, ended_at=None).update(count=F("count") + 1, last_seen=clock.now())
-
-
-def alerts_of(request: Request, codes: Collection[str] | None = None) -> list[str]:
-    """Codes of the open alerts of a request that its evaluations raised, of these codes if any are given."""
-    rows = Alert.objects.filter(request=request.pk, ended_at=None, condition=False).order_by("id")
-    return list((rows if codes is None else rows.filter(code__in=codes)).values_list("code", flat=True))
 
 
 def alert_end(request: Request, code: str) -> bool:
@@ -85,24 +75,12 @@ def alert_end(request: Request, code: str) -> bool:
     return ended or shown
 
 
-def alerts_end_with_status(request: Request, now: datetime) -> None:
-    """All of them, in the transaction that changes the status and takes ``alert_code`` away."""
-    Alert.objects.filter(request=request.pk, condition=False, ended_at=None).update(ended_at=now)
-
-
 def show_newest(request: Request) -> None:
     """Write the newest open alert into the request's row, and here."""
     rows = Alert.objects.filter(request=request.pk, ended_at=None, condition=False).order_by("-since", "-id")
     code, since = rows.values_list("code", "since").first() or ("", None)
     Request.objects.filter(pk=request.pk).update(alert_code=code[:50], alerted_at=since)
     request.alert_code, request.alerted_at = code[:50], since
-
-
-def _inherited(code: str, cause: str, now: datetime) -> dict[str, object]:
-    """Who has the others of its code and cause has this one, too, and it is as silent as they are."""
-    if not cause:
-        return {}
-    return inherited(Alert.objects.filter(code=code, cause=cause, ended_at=None).order_by("id").first(), now)
 
 
 def inherited(other: Alert | None, now: datetime) -> dict[str, object]:

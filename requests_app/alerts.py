@@ -13,11 +13,12 @@ from django.db.models import F, QuerySet
 
 from outputs_app.models import Effect
 from outputs_app.selectors import STUCK
-from requests_app.alert_rows import NOWHERE, AlertSubject, alert_end, alert_raise, alert_repeat, alerts_of
+from requests_app.alert_rows import NOWHERE, AlertSubject, alert_end, alert_raise
 from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
-from requests_app.models import EVALUATED, Request
+from requests_app.models import EVALUATED, Alert, Request
 from wms2.metrics.series import ALERTS_TOTAL
+from wms2.runtime import clock
 
 log = structlog.get_logger(__name__)
 RAISED, OVER = "alert", "alert_over"
@@ -37,7 +38,7 @@ def alert(request: Request, code: str, message: str, where: AlertSubject = NOWHE
 def remind(request: Request, code: str, message: str, where: AlertSubject = NOWHERE) -> None:
     """Raise an alert again each time that it is due, as long as its cause stays."""
     if not alert_raise(request, code, message, where):
-        alert_repeat(request, code)
+        Alert.objects.filter(request=request, code=code, ended_at=None).update(count=F("count") + 1, last_seen=clock.now())
     _report(request, code, message)
 
 
@@ -52,7 +53,8 @@ def alert_over(evaluation: Evaluation, *codes: str) -> None:
     shown = evaluation.request.alert_code
     if not shown:
         return
-    open_codes = alerts_of(evaluation.request, codes)
+    rows = Alert.objects.filter(request=evaluation.request.pk, ended_at=None, condition=False, code__in=codes)
+    open_codes = list(rows.order_by("id").values_list("code", flat=True))
     for code in codes:
         if code == shown or code in open_codes:
             with evaluation.fenced():

@@ -15,10 +15,10 @@ from django.db.models import Q
 from outputs_app.blocks.ownership import names_release
 from outputs_app.checks.cases import cases_end
 from outputs_app.models import OutputDataset
-from requests_app.alert_rows import alerts_end_with_status
 from requests_app.feed import emit_event
 from requests_app.models import (
     TERMINAL,
+    Alert,
     EvaluationLease,
     HoldCode,
     Request,
@@ -181,11 +181,12 @@ def transition(
         if not kept or rows.update(**values) != 1:
             raise StaleState(f"{request.request_name}: no longer {old.label}, or evaluated by another process")
         Workflow.objects.filter(request_id=request.request_name).update(status=WORKFLOW_STATUS[to], updated_at=now)
-        alerts_end_with_status(request, now)
+        Alert.objects.filter(request=request.pk, condition=False, ended_at=None).update(ended_at=now)
         RequestTransition.objects.create(
             request=request, from_status=old, to_status=to, actor=actor, reason=reason, evidence=evidence or {}
         )
-        emit_event("request.status", request, **{"from": old}, to=to, actor=actor, reason=reason, **_event_extra(changes))
+        more = {name: str(changes[name]) for name in ("hold_code", "hold_reason", "stop_intent") if changes.get(name)}
+        emit_event("request.status", request, **{"from": old}, to=to, actor=actor, reason=reason, **more)
         if lease_epoch is None:
             mark_due([request.pk], "status")
         report_status(request, to)
@@ -241,7 +242,3 @@ def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]
     if to is S.COMPLETED:
         values |= {"completed_at": now}
     return values
-
-
-def _event_extra(changes: dict[str, Any]) -> dict[str, str]:
-    return {name: str(changes[name]) for name in ("hold_code", "hold_reason", "stop_intent") if changes.get(name)}

@@ -71,7 +71,9 @@ def _rows(now: datetime) -> list[Alert]:
 
 def _send(channel: AlertChannel, rows: list[Alert], now: datetime, *, driven: bool) -> Callable[[], None] | None:
     if channel.kind == ChannelKind.ALERTMANAGER:
-        state = [alertmanager(_going_on(alike), now) for alike in together(routed(channel.routes.all(), rows))]
+        # of alerts of one code and cause those that go on; the ended ones only where none does
+        groups = together(routed(channel.routes.all(), rows))
+        state = [alertmanager([row for row in alike if row.ended_at is None] or alike, now) for alike in groups]
         state += [heartbeat(now)] if channel.heartbeat and driven else []
         return partial(_post_state, channel, Webhooks.encoded(state)) if state else None
     if channel.kind == ChannelKind.WEBHOOK and driven:
@@ -82,8 +84,3 @@ def _send(channel: AlertChannel, rows: list[Alert], now: datetime, *, driven: bo
 
 def _post_state(channel: AlertChannel, data: bytes) -> None:
     service_of(channel).post("/api/v2/alerts", data, {}, operation="alerts")
-
-
-def _going_on(alike: list[Alert]) -> list[Alert]:
-    """Of alerts of one code and cause those that go on; the ended ones only where none does."""
-    return [row for row in alike if row.ended_at is None] or alike

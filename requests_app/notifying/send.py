@@ -83,7 +83,10 @@ def message_claim(*, overdue: timedelta = timedelta()) -> AlertMessage | None:
 
 def message_call(message: AlertMessage) -> None:
     """Send one that was claimed. Nothing is written, no database is asked. Raises what keeps it from arriving."""
-    _senders()[message.channel.kind if message.channel is not None else ChannelKind.MAIL](message)
+    senders: dict[str, Callable[[AlertMessage], None]] = {
+        ChannelKind.MAIL: mail.mail_send, ChannelKind.WEBHOOK: _webhook, ChannelKind.MATTERMOST: _mattermost,
+    }  # fmt: skip
+    senders[message.channel.kind if message.channel is not None else ChannelKind.MAIL](message)
     crash_point("alert_message.called")
 
 
@@ -197,10 +200,6 @@ def _mattermost(message: AlertMessage) -> None:
     assert message.channel is not None  # noqa: S101
     data = Webhooks.encoded(mattermost(message.content, message.kind))
     service_of(message.channel).post(f"/{secret_of(message.channel)}", data, {}, operation="message")
-
-
-def _senders() -> dict[str, Callable[[AlertMessage], None]]:
-    return {ChannelKind.MAIL: mail.mail_send, ChannelKind.WEBHOOK: _webhook, ChannelKind.MATTERMOST: _mattermost}
 
 
 def _kind(message: AlertMessage) -> str:
