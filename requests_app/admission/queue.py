@@ -228,11 +228,6 @@ def _due_marks_read() -> set[str]:
     return set(Wake.objects.filter(request_id=ADMISSION).values_list("why", flat=True))
 
 
-def _due_marks_take() -> set[str]:
-    """Those that are deleted are those that are returned, however many arrive meanwhile."""
-    return {why for (why,) in sql_rows("DELETE FROM wakes WHERE request_id = %s RETURNING why", [ADMISSION])}
-
-
 def admit(*, fenced: Fenced = transaction.atomic) -> int:
     """One pass over the queue: requests that start take their slot and become PLANNING; the others get their reason to wait. What
     is found although nothing has changed was forgotten: a trigger is missing.
@@ -250,7 +245,10 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
         stopped = _restraint(stored) or credential
         before, expected = dict(vars(stored)), _has_changed(stored, lambda: stopped, clock.now())
         # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
-        whys = _due_marks_read() if stored.passed_over else _due_marks_take()
+        if stored.passed_over:
+            whys = _due_marks_read()
+        else:  # those that are deleted are those that are returned, however many arrive meanwhile
+            whys = {why for (why,) in sql_rows("DELETE FROM wakes WHERE request_id = %s RETURNING why", [ADMISSION])}
         if not whys.isdisjoint(_SITES):  # a site that they wait for may be open again
             paused = Request.objects.filter(status=RequestStatus.QUEUED, last_error__startswith=NO_SITE)
             expected |= (

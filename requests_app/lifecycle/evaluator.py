@@ -106,18 +106,14 @@ def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> Non
                 LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
                 first_line = str(error).partition("\n")[0]
                 log.warning("locked by another process, tried again later", status=request.status, error=first_line)
-                if _times_locked(request.pk) >= LOCKED_TIMES:
+                # how often in a row, as far as this process knows; it is about to be said, so a few more do not matter
+                if _locked.ask(lambda counts: counts.add(str(request.pk), LOCKED_SECONDS, anew=True))[0] >= LOCKED_TIMES:
                     _report(evaluation, f"{LOCKED} {first_line}")
                 return
             EVALUATIONS_TOTAL.labels(request.status, "error").inc()
             log.exception("evaluation failed", status=request.status)
             what = f"{type(error).__name__}: {error}"
             _report(evaluation, f"{BROKEN} {what}", last_error=what)
-
-
-def _times_locked(pk: Any) -> int:
-    """How often in a row, as far as this process knows; it is about to be said, so a few more do not matter."""
-    return _locked.ask(lambda counts: counts.add(str(pk), LOCKED_SECONDS, anew=True))[0]
 
 
 def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:

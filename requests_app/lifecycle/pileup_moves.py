@@ -16,13 +16,14 @@ import structlog
 from dags_app.models import DAG
 from dags_app.payload.contract.layout import AVOID_INCLUDE
 from dags_app.payload.contract.scripts import listed_sites
+from dags_app.planning.pileup import pileup_sites
 from dags_app.services.leave_site import STAY, UNITS_LEAVE, may_leave, of_former_release, units_at
 from dags_app.services.submit import dag_avoid, units_open
 from dags_app.states import history
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.unbegun import check_is_due
-from requests_app.work.pileup import mixes_pileup, pileup_places
+from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
 from requests_app.work.spec import spec_of
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
@@ -54,11 +55,13 @@ class _Open(NamedTuple):
 def pileup_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
     """Have units land where their pileup is by now, and alert on those that cannot. While the DAG's schedd answers."""
     workflow = evaluation.request.workflow
-    if not mixes_pileup(workflow) or not check_is_due(evaluation, dag, timedelta(seconds=CHECK_SECONDS)):
+    mixes = any(step.get("pileup") for step in workflow.spec.get("steps", ()))  # without reading all of it
+    if not mixes or not check_is_due(evaluation, dag, timedelta(seconds=CHECK_SECONDS)):
         return
     try:
-        places, why = pileup_places(spec_of(workflow)), ""
-    except PlanningRefused as error:
+        spec, why = spec_of(workflow), ""
+        places = pileup_sites(spec, pileup_resolve(spec), least_fraction=PILEUP_MIN_FRACTION)
+    except PlanningRefused as error:  # no site has it, or it is not to be mixed any more
         places, why = frozenset[str](), f": {error}"
     except ServiceUnavailable as error:
         log.warning("where the pileup is by now is not known", dag_id=str(dag.pk), error=str(error))

@@ -27,16 +27,16 @@ from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost
 from requests_app.lifecycle.missing import check_locations
-from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.models import HoldCode, InputFile, RequestStatus
 from requests_app.reqmgr2.reports import report_round, reported
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
 from requests_app.work.expected_lumis import lumis_expected
 from requests_app.work.groups import PARENTS, parents_missing
 from requests_app.work.input_reading import input_open
-from requests_app.work.ledger import Ledger, ledger_of
+from requests_app.work.ledger import ledger_of
 from requests_app.work.pileup import pileup_now
-from requests_app.work.planner import planning_mb, round_plan, round_plan_leftovers
+from requests_app.work.planner import MAX_NODES_PER_DAG, round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare, round_plan_anew
 from requests_app.work.spec import spec_of
 from requests_app.work.unmerged import unmerged_watch
@@ -99,7 +99,11 @@ def handle_planning(evaluation: Evaluation) -> None:
 
 def _plan(evaluation: Evaluation) -> DAG | None:
     """With the memory that it takes, of which there is so much over all workers."""
-    with resource(PLANNING, planning_mb(evaluation.request.workflow), evaluation.request.request_name):
+    workflow, most = evaluation.request.workflow, MAX_NODES_PER_DAG
+    made = spec_of(workflow).generation
+    jobs = made.events // max(1, made.events_per_job) if made else InputFile.objects.filter(workflow=workflow)[:most].count()
+    # MB beside an idle worker, at most: 3.2 kB a job were measured (docs/performance.md)
+    with resource(PLANNING, 16 + min(most, jobs) * 4 // 1000, evaluation.request.request_name):
         return round_plan(evaluation)
 
 
@@ -117,7 +121,10 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
             moving={},
         )
         if ledger is not None:
-            _report_round(evaluation.request, dag, ledger, lumis)
+            totals = {"input_events": ledger.all_events, "input_lumis": lumis, "input_num_files": ledger.all_files}
+            jobs = dag.node_counts.get("Processing", dag.total_nodes)
+            last = not ledger.work_left and not input_open(evaluation.request.workflow)  # it may still grow
+            report_round(evaluation.request, dag.round.index, jobs, totals, last=last)
     crash_point("submit.recorded")
     avoided = submitted.avoided
     if avoided is not None and avoided.short_of_pileup:
@@ -126,13 +133,6 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
     elif avoided is not None and avoided.stranded:
         many = counted(len(avoided.stranded), "work unit")
         alert(evaluation.request, "sites_unavailable", f"{many} without a site: {avoided}"[:4000])
-
-
-def _report_round(request: Request, dag: DAG, ledger: Ledger, lumis: int) -> None:
-    """Report a round to ReqMgr2, and that there is nothing more to plan, unless the input may still grow."""
-    totals = {"input_events": ledger.all_events, "input_lumis": lumis, "input_num_files": ledger.all_files}
-    jobs, last = dag.node_counts.get("Processing", dag.total_nodes), not ledger.work_left and not input_open(request.workflow)
-    report_round(request, dag.round.index, jobs, totals, last=last)
 
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:

@@ -21,7 +21,7 @@ from requests_app.states import hold_changes, record_creation, transition
 from requests_app.work.ledger import Ledger
 from requests_app.work.overrides import Overrides, read_pools
 from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_by
-from requests_app.work.spec import Prepared, prepared_to_json, spec_of
+from requests_app.work.spec import PREPARED, Prepared, spec_of
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.audit import audit
@@ -154,7 +154,7 @@ def request_import(
         request_data=document,
         payload_config={"RequestType": identity.request_type},
         splitting_params=draft.spec.splitting.shown(draft.spec.generation),
-        prepared=prepared_to_json(checked.prepared) if checked is not None and asked.submit else None,
+        prepared=PREPARED.dump_python(checked.prepared, mode="json") if checked is not None and asked.submit else None,
         input_dataset=draft.spec.input.dataset if draft.spec.input else "",
         campaign=draft.spec.campaign,
         prep_id=identity.prep_id,

@@ -15,7 +15,7 @@ from requests_app.models import Request, Workflow
 from requests_app.work.groups import input_follow, parents_missing
 from requests_app.work.input_reading import inputs_import
 from requests_app.work.production_steps import of_steps
-from requests_app.work.spec import Prepared, prepared_of, spec_to_json
+from requests_app.work.spec import PREPARED, Prepared, spec_to_json
 from sites_app.selectors import known_site_names
 from wms2.adapters import factory
 from wms2.adapters.types import ConfigDocument
@@ -80,7 +80,10 @@ def draft_prepare(draft: intake.Draft) -> Prepared:
 
 def _create(request: Request, fenced: Fenced) -> Workflow:
     input_follow(request, fenced)
-    prepared = prepared_of(request) or draft_prepare(draft_of(request.request_data, request.request_name))
+    if request.prepared is None:
+        prepared = draft_prepare(draft_of(request.request_data, request.request_name))
+    else:  # what the import has found out
+        prepared = PREPARED.validate_python(request.prepared)
     spec, shown = prepared.spec, prepared.spec.splitting.shown(prepared.spec.generation)
     primary_ds_type, released = _primary_ds_type(spec), _other_releases(spec)
     crash_point("import.claimed")

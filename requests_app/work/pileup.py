@@ -20,7 +20,7 @@ from dags_app.payload.contract.files import read_text
 from dags_app.payload.contract.layout import PILEUP_FILE
 from dags_app.planning import specs
 from dags_app.planning.pileup import pileup_document, pileup_of, pileup_sites
-from requests_app.models import PileupBlock, PileupDataset, Workflow
+from requests_app.models import PileupBlock, PileupDataset
 from requests_app.work.input_validity import blocks_short, read_steadily
 from sites_app.selectors import sites_by_rse
 from wms2.adapters import factory
@@ -49,21 +49,6 @@ def pileup_resolve(spec: specs.WorkflowSpec) -> tuple[specs.PileupDataset, ...]:
         return ()
     sites = sites_by_rse()
     return tuple(_resolved(name, kinds[name], sites) for name in sorted(kinds))
-
-
-def mixes_pileup(workflow: Workflow) -> bool:
-    """Whether its steps mix any; without reading all of its specification."""
-    return any(step.get("pileup") for step in workflow.spec.get("steps", ()))
-
-
-def pileup_places(spec: specs.WorkflowSpec) -> frozenset[str] | None:
-    """The sites of the request that have enough of all its pileup, as known for ``PILEUP_CACHE_SECONDS`` at most; None: any.
-
-    Raises:
-        PlanningRefused: no site has it, or it is not to be mixed any more.
-        ServiceUnavailable: DBS or Rucio did not answer, and what is known is too old.
-    """
-    return pileup_sites(spec, pileup_resolve(spec), least_fraction=PILEUP_MIN_FRACTION)
 
 
 def pileup_now(spec: specs.WorkflowSpec, directory: Path) -> tuple[str, frozenset[str] | None] | None:

@@ -29,7 +29,7 @@ from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
 from dags_app.planning.sizing import Sizes, after, sizes_from_json
-from dags_app.planning.specs import MAX_WALL_SECONDS, DagLimits, DagSpec, WorkUnitSpec
+from dags_app.planning.specs import MAX_WALL_SECONDS, DagLimits, DagSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
@@ -39,7 +39,7 @@ from dags_app.services.watch import LONGEST_WALL
 from outputs_app.blocks.ownership import lumis_take
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.models import InputFile, Request, Round, Workflow
+from requests_app.models import Request, Round, Workflow
 from requests_app.work.cmssw_levels import steps_with_levels
 from requests_app.work.input_places import locations_refresh
 from requests_app.work.input_reading import input_open
@@ -51,7 +51,6 @@ from requests_app.work.production_steps import steps_of, steps_rounded, work_to_
 from requests_app.work.remaining import record_left_out, work_left
 from requests_app.work.rounds import dag_discard
 from requests_app.work.sizing import round_sizing, stored_sizing
-from requests_app.work.spec import spec_of
 from sites_app.models import Schedd
 from sites_app.services import NO_SITE, avoided_sentence, sites_avoided
 from wms2.conf import conf
@@ -99,7 +98,10 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         return None
     if planned.too_long is not None:
         raise PlanningRefused(planned.too_long)
-    _refuse_stranded(evaluation.request.workflow, planned.dag.units)
+    avoided = sites_avoided(evaluation.request.workflow.pk)  # as the submission would, before anything is written
+    if avoided and all(unit.sites <= avoided.keys() for unit in planned.dag.units):
+        everywhere = frozenset().union(*(unit.sites for unit in planned.dag.units))
+        raise NoSite(f"{NO_SITE}{avoided_sentence(avoided, everywhere)}")
     crash_point("plan.claimed")
     forgotten = submitted_before(evaluation.request, planned.dag.dag_id)
     other = writer.other_work(forgotten, planned.dag) if forgotten is not None else ""
@@ -127,13 +129,6 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     return dag
 
 
-def _refuse_stranded(workflow: Workflow, units: Sequence[WorkUnitSpec]) -> None:
-    """As the submission would, before anything is written: every site of every unit is closed or banned now. Raises NoSite."""
-    avoided = sites_avoided(workflow.pk)
-    if avoided and all(unit.sites <= avoided.keys() for unit in units):
-        raise NoSite(f"{NO_SITE}{avoided_sentence(avoided, frozenset().union(*(unit.sites for unit in units)))}")
-
-
 def round_preview(request: Request) -> Plan | None:
     """What the next round would be if no more input came: from what is known, nothing is written; None: nothing is left.
 
@@ -147,13 +142,6 @@ def round_preview(request: Request) -> Plan | None:
 def round_plan_leftovers(dag: DAG) -> None:
     """Take away what other attempts at planning the DAG have left, also those that died: it is recorded, so no other can be."""
     writer.remove_leftovers(Path(dag.submit_dir), parent=_parent(dag.workflow.request))
-
-
-def planning_mb(workflow: Workflow) -> int:
-    """MB that planning a round takes beside an idle worker, at most: 3.2 kB a job were measured (docs/performance.md)."""
-    most, made = MAX_NODES_PER_DAG, spec_of(workflow).generation
-    jobs = made.events // max(1, made.events_per_job) if made else InputFile.objects.filter(workflow=workflow)[:most].count()
-    return 16 + min(most, jobs) * 4 // 1000
 
 
 # --- gather --------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from dags_app.planning.specs import WorkflowSpec
-from requests_app.models import Request, Workflow
+from requests_app.models import Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Prepared:
 
 
 _ADAPTER = TypeAdapter(WorkflowSpec)
-_PREPARED = TypeAdapter(Prepared)
+PREPARED = TypeAdapter(Prepared)
 
 
 def spec_of(workflow: Workflow) -> WorkflowSpec:
@@ -34,15 +34,4 @@ def spec_of(workflow: Workflow) -> WorkflowSpec:
 def spec_to_json(spec: WorkflowSpec) -> dict[str, Any]:
     """The form kept in the row."""
     dumped: dict[str, Any] = _ADAPTER.dump_python(spec, mode="json")
-    return dumped
-
-
-def prepared_of(request: Request) -> Prepared | None:
-    """What the import has found out, if it is kept."""
-    return None if request.prepared is None else _PREPARED.validate_python(request.prepared)
-
-
-def prepared_to_json(prepared: Prepared) -> dict[str, Any]:
-    """The form kept in the row."""
-    dumped: dict[str, Any] = _PREPARED.dump_python(prepared, mode="json")
     return dumped
