@@ -243,9 +243,3 @@ def lend(ranked: Iterable[Ranked], state: State, policy: Policy, fits: Callable[
                 closed = shut(state, bent)
         found.append(row)
     return found
-
-
-def has_flooded(waiting_jobs: int, budget: int, policy: Policy, *, before: bool) -> bool:
-    """Whether admission stops: at the high watermark, and from then on until less than the low one waits."""
-    low = min(policy.low_watermark, policy.high_watermark)
-    return waiting_jobs >= budget * (low if before else policy.high_watermark)

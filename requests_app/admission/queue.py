@@ -54,7 +54,6 @@ from requests_app.admission.ordering import (
     Ranked,
     State,
     Waiting,
-    has_flooded,
     opens_at,
     order,
     order_within,
@@ -301,7 +300,7 @@ def _start_some(
     refused, and whether there are more to read.
     """
     free, running = policy.slots - state.used, running_now(limits)
-    if stopped := _flooded(stored, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
+    if stopped := flooded(stored, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
         return replace(state, stopped=stopped), [], {}, False
     room: Room | None = None  # read when there is a request
     started, refused = list[Request](), list[Request]()
@@ -393,12 +392,13 @@ class _Pass:
         return ""
 
 
-def _flooded(stored: AdmissionState, now: datetime, policy: Policy, jobs: int, budget: int) -> str:
-    if not has_flooded(jobs, budget, policy, before=stored.flooded_since is not None):
+def flooded(stored: AdmissionState, now: datetime, policy: Policy, jobs: int, budget: int) -> str:
+    """Why admission stops: at the high watermark, and from then on until less than the low one waits."""
+    again = budget * min(policy.high_watermark, policy.low_watermark)
+    if jobs < (budget * policy.high_watermark if stored.flooded_since is None else again):
         stored.flooded_since = None
         return ""
     stored.flooded_since = stored.flooded_since or now
-    again = budget * min(policy.high_watermark, policy.low_watermark)
     return f"{_FLOOD}: nothing starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
 
 

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from requests_app.admission.expected import ALL, expected_starts
-from requests_app.admission.ordering import TOP, URGENT, Cap, Policy, State, Waiting, has_flooded, order, risen, shut
+from requests_app.admission.ordering import TOP, URGENT, Cap, Policy, State, Waiting, order, risen, shut
+from requests_app.admission.queue import flooded
+from requests_app.models import AdmissionState
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -203,11 +205,9 @@ def test_what_each_waits_for_is_said() -> None:
 
 def test_watermarks_have_a_gap_between_them() -> None:
     policy = Policy(1, high_watermark=1.0, low_watermark=0.5)
-    stopped, reported = False, []
-    for jobs in (90, 100, 60, 50, 49, 99):
-        stopped = has_flooded(jobs, 100, policy, before=stopped)
-        reported.append(stopped)
-    assert reported == [False, True, True, True, False, False]
+    stored = AdmissionState()
+    stopped = [flooded(stored, NOW, policy, jobs, 100) != "" for jobs in (90, 100, 60, 50, 49, 99)]
+    assert stopped == [False, True, True, True, False, False]
 
 
 def test_an_expected_start_follows_from_slots_that_became_free_limits_and_buckets() -> None:
