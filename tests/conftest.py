@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,9 +94,7 @@ def _limits_are_read_at_no_time_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
 def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test or call has seen of it is not told to the next; tests of that ask for it."""
     monkeypatch.setattr("requests_app.selectors.admission.CACHED_SECONDS", 0.0)
-    for name in ("_cache", "_first"):  # by fixtures of a module, before this one
-        monkeypatch.setattr(f"requests_app.selectors.admission.{name}", deque(maxlen=1))
-    for name in ("_known", "_head"):
+    for name in ("_cache", "_first", "_known", "_head"):  # by fixtures of a module, before this one
         monkeypatch.setattr(f"requests_app.selectors.admission.{name}", Cached())
     monkeypatch.setattr("requests_app.pages.cached.CACHED_SECONDS", 0.0)
     monkeypatch.setattr("requests_app.pages.cached._parts", Cached(200))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -61,13 +60,13 @@ MOST_PLACES = 20_000
 #: For this long, lists are answered from one ranking of the queue, which costs more the longer it is, and single requests from
 #: one reading of policy, state and ends.
 CACHED_SECONDS = 20.0
-#: The queue, its rows by key, and until when they are counted on; at most one.
-_cache: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
+#: The queue, and its rows by key.
+_cache: Cached[tuple[Queue, Mapping[Any, Ranked]]] = Cached()
 _ranking = Lock()
 #: Policy, how things stand, which DAGs ended.
 _known = Cached[tuple[Policy, State, Ended]]()
-#: The first in the queue, and until when it is taken for that; at most one.
-_first: deque[tuple[Any, float]] = deque(maxlen=1)
+#: The key of the first in the queue.
+_first = Cached[Any]()
 #: Of how many the overview shows when they may start.
 HEAD = 8
 _head: Cached[list[QueuedRow]] = Cached()
@@ -179,21 +178,19 @@ def admission_state(queued: int, queue: Queue | None = None) -> AdmissionState:
         max_active_dags=policy.slots,
         queued_workflows=queued,
         pausing=_pausing().count(),
-        next_in_queue=_next_in_queue(policy, state, limited=() if queue else tuple(_first)),
+        next_in_queue=_next_in_queue(policy, state, known=None if queue else _first.known("")),
         stopped=state.stopped,
     )
 
 
-def _next_in_queue(policy: Policy, state: State, limited: Iterable[tuple[Any, float]]) -> Request | None:
+def _next_in_queue(policy: Policy, state: State, known: Any) -> Request | None:
     """The one that was ``CACHED_SECONDS`` ago at most, if it still waits and may start: to find it the whole queue is sorted."""
     rows = open_groups(eligible(), policy, state).only(*_SHOWN)
-    for key, until in limited:
-        first = rows.filter(pk=key).first() if time.monotonic() < until else None
-        if first is not None:
-            return first
+    if known is not None and (first := rows.filter(pk=known).first()) is not None:
+        return first
     found = rows.filter(pk__in=in_order(rows, policy, state.now).values("pk")[:1]).first()  # sorted in an index, without rows
     if found is not None:
-        _first.append((found.pk, time.monotonic() + CACHED_SECONDS))
+        _first.put("", CACHED_SECONDS, found.pk)
     return found
 
 
@@ -238,13 +235,11 @@ def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:
 
 def _cached_queue(wanted: Iterable[Request]) -> tuple[Queue, Mapping[Any, Ranked]]:
     """The queue with its rows by key; read anew also where one of these has come to it or was changed since."""
-    for queue, rows, until in _cache:
-        if time.monotonic() < until and (len(rows) == MOST_PLACES or all(_as_ranked(each, rows) for each in wanted)):
-            return queue, rows
+    known = _cache.known("")
+    if known is not None and (len(known[1]) == MOST_PLACES or all(_as_ranked(each, known[1]) for each in wanted)):
+        return known
     queue = queue_now()
-    rows = {row.waiting.key: row for row in queue.ranked}
-    _cache.append((queue, rows, time.monotonic() + CACHED_SECONDS))
-    return queue, rows
+    return _cache.put("", CACHED_SECONDS, (queue, {row.waiting.key: row for row in queue.ranked}))
 
 
 def _as_ranked(request: Request, rows: Mapping[Any, Ranked]) -> bool:
@@ -263,7 +258,8 @@ def queued_row(request: Request) -> QueuedRow | None:
     """
     if not _has_place(request):
         return None
-    policy, state, ended = _rests_on()
+    policy, state, ended = _known.get("", CACHED_SECONDS, _read)
+    state = replace(state, now=timezone.now())
     waiting = waiting_of(attrgetter(*WAITING)(request), state.now)
     priority = risen(waiting, state.now, policy.aging_per_hour)
     key = key_of(waiting.urgent, priority, waiting.queued_at, waiting.key)
@@ -283,11 +279,6 @@ def queued_row(request: Request) -> QueuedRow | None:
     )  # fmt: skip
     ahead = {ALL: counted["of_all"]} | {group: counted[name] for name, group in limited.items()}
     return _shown(request, row, policy, expected_start(row, ahead, state, policy, ended))
-
-
-def _rests_on() -> tuple[Policy, State, Ended]:
-    policy, state, ended = _known.get("", CACHED_SECONDS, _read)
-    return policy, replace(state, now=timezone.now()), ended
 
 
 def _read() -> tuple[Policy, State, Ended]:
