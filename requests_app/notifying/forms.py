@@ -1,4 +1,4 @@
-"""What is said of alerts: content of messages, and the forms in which mail, webhooks, Mattermost and Alertmanager get it.
+"""What is said of alerts: content of messages, as webhooks get it, and the forms in which mail, Mattermost and Alertmanager do.
 
 Pure functions over rows already read; alerts of one code and cause are one item.
 """
@@ -166,12 +166,6 @@ def _plain(text: str) -> str:
     for sign in "\\`*_[]()<>|#~":
         plain = plain.replace(sign, f"\\{sign}")
     return plain.replace("@", "@\u200b")
-
-
-def webhook(said: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The body of a webhook as Standard Webhooks has it."""
-    return {"type": {"alerts": "alerts.changed", "digest": "alerts.digest"}.get(kind, "alerts.test"), "timestamp": said["at"],
-            "data": dict(said)}  # fmt: skip
 
 
 def alertmanager(rows: Sequence[Alert], now: datetime) -> dict[str, Any]:
