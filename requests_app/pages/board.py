@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import F, TextChoices
+from django.db.models import Case, F, TextChoices, Value, When
 from django.utils import timezone
 
 from dags_app.counts import UnitCounts, unit_counts
 from requests_app.models import EVALUATED, HoldCode, ProgressSample, Request, RequestStatus, Workflow
 from requests_app.selectors.explain import alert_of, todo_of
-from requests_app.selectors.saved_views import views_of
+from requests_app.selectors.saved_views import views_seen
 from requests_app.selectors.summary import stored_counts
 from wms2.runtime.json_columns import mapping, number
 from wms2.web.formatting import word
@@ -22,6 +22,8 @@ from wms2.web.formatting import word
 MEASURED_OVER = timedelta(hours=6)
 #: Where an end of the work is to be expected: a held request waits for a person, of one that is stopped no more is done.
 _GOES_ON = tuple(status for status in EVALUATED if status not in (RequestStatus.HELD, RequestStatus.STOPPING))
+#: Above the list; more are over REST.
+MOST_VIEWS = 100
 #: Later ends say nothing.
 LATEST = timedelta(days=365)
 
@@ -81,10 +83,11 @@ class Line:
 def listed(user: Any) -> dict[str, Any]:
     """What stands around the list: counts by status, views. Two statements."""
     numbers = stored_counts().requests
+    others = Case(When(owner=user.pk, then=Value(0)), default=Value(1))  # behind one's own
     return {
         "counts": tuple((status, numbers[status]) for status in RequestStatus if numbers[status]),
         "total": sum(numbers.values()),
-        "views": views_of(user),
+        "views": list(views_seen(user).order_by(others, "name", "id")[:MOST_VIEWS]),
     }
 
 
