@@ -28,7 +28,7 @@ DOORS = {
     "overview": "Overview", "board": "Requests", "campaigns": "Campaigns", "sites": "Sites", "failures": "Failures",
     "outputs": "Outputs", "cases": "Cases", "alerts": "Alerts", "operations": "Operations",
 }  # fmt: skip
-#: Kind of thing -> services that show it, with their settings.
+#: Kind of thing -> services that show it, as pages call them and as the setting ``links`` does.
 _DATA = (("DAS", "das"), ("Rucio", "rucio"))
 _OUTSIDE = {
     "request": (("ReqMgr2", "reqmgr2"),), "prep_id": (("McM", "mcm"),), "dataset": _DATA, "block": _DATA, "file": _DATA,
@@ -63,7 +63,7 @@ def sought(context: template.Context) -> AddressTarget:
 @register.simple_tag
 def links_out(kind: str, name: str) -> SafeString:
     """Where other services show the same ``request``, ``prep_id``, ``dataset``, ``block``, ``file`` or ``site``, as far as the
-    settings ``link_…`` say where; each opens where it stands, and is named as its service."""
+    setting ``links`` says where; each opens where it stands, and is named as its service."""
     shown = [(url, label) for label, place in _OUTSIDE[kind] if (url := addresses.filled(conf().links.get(place, ""), name))]
     return format_html_join(" ", '<a class="outside" href="{}" rel="noreferrer">{}</a>', shown)
 
