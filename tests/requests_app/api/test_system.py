@@ -12,7 +12,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import DAGStatus
-from requests_app.limits import CHANGEABLE, limits_now
+from requests_app.limits import limits_now
 from requests_app.models import HoldCode, Installation, Lease, Limit, Request, RequestStatus
 from requests_app.monitoring import health
 from sites_app.models import Site, SiteBan, SiteRse, SiteStatus
@@ -21,7 +21,7 @@ from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
 from wms2 import celery
-from wms2.conf import conf
+from wms2.conf import Limits, conf
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -90,7 +90,7 @@ def test_the_queue_costs_a_fixed_number_of_queries(reader: APIClient, rows: int,
 
 def test_limits_are_told_with_their_defaults_and_changed_with_a_reason(operator: APIClient) -> None:
     before = {row["name"]: row for row in operator.get(CONFIG).json()["limits"]}
-    assert before.keys() == CHANGEABLE
+    assert before.keys() == Limits.model_fields.keys()
     assert (before["max_active_dags"]["value"], before["max_active_dags"]["changed_by"]) == (300, "")
 
     response = operator.patch(CONFIG, {"max_active_dags": 20, "error_hold_threshold": 0.5, "reason": "schedd upgrade"})

@@ -4,6 +4,7 @@ database). In the scripted world; on the pool: ``tests/pool/test_restored_databa
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ import pytest
 from django.db import transaction
 from django.db.models import Min
 
-from dags_app.failure_rules import rule_limits
+from dags_app.failure_rules import rules_shipped
 from dags_app.models import DAG, IN_QUEUE, DAGHistory, DAGStatus, WorkUnit, WorkUnitClaim
-from dags_app.payload.contract.rules import RuleBook
 from dags_app.services.orphans import orphans_ask, orphans_known, orphans_report
 from requests_app.lifecycle.cycle import sweep
 from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus, Workflow
@@ -215,7 +215,7 @@ def test_a_dag_that_was_planned_after_the_backup_is_taken_up_and_never_run_besid
         world.schedd.end(job, End.FINISHED)
         world.clock.advance(600)
     if since.startswith("rules"):
-        world.patch.setattr(planner, "rules_in_force", lambda settings: RuleBook((), rule_limits(settings)))
+        world.patch.setattr(planner, "rules_in_force", lambda: replace(rules_shipped(), rules=()))
     elif since == "elsewhere":
         another = schedd_row("other@test", pool="scripted", submit_root=str(world.root / "elsewhere"))
         Request.objects.update(reserved_schedd=another)
