@@ -30,8 +30,6 @@ from wms2.work.bulk import bulk_go_on
 
 QUICK = "tests/browser/test_clicks.py::test_what_a_person_wants_takes_few_clicks"
 SECOND = 1000.0 * PATIENCE
-#: Names are shown with places where a line may break.
-BREAKABLE = "\u200b"
 #: Of a campaign that only needs its rescues counted anew.
 HELD = tuple(f"pdmvserv_task_HIG-Run3Summer23GS-0020{n}__v1_T_260904_010000_3{n}" for n in range(4))
 
@@ -64,11 +62,6 @@ def find(page: Page, text: str) -> None:
     page.keyboard.press("/")
     page.keyboard.type(text)
     page.keyboard.press("Enter")
-
-
-def shown(name: str) -> str:
-    """As pages show a name."""
-    return name.replace("_", f"_{BREAKABLE}")
 
 
 def begin(page: Page, operation: str) -> None:
@@ -110,7 +103,7 @@ def test_a_shifter_is_woken_at_three_and_hands_over_at_seven(desk: Window, built
     expect(page).to_have_title(re.compile(r"^\(\d+\) Overview"), timeout=30 * SECOND)
 
     # from the cause to the request, and to the whole log of a failed job
-    needs.get_by_role("link", name=shown(held.request_name)).first.click()
+    needs.get_by_role("link", name=held.request_name).first.click()
     expect(page.locator("#part-head .status-line .badge").first).to_have_text("Held")
     expect(page.locator("#part-errors")).to_contain_text("FileReadError")
     log = f"{sample.unit}/{sample.node}, attempt {sample.attempt}"
@@ -133,7 +126,7 @@ def test_a_shifter_is_woken_at_three_and_hands_over_at_seven(desk: Window, built
 
     # at seven: a note on the request, and the alert goes to the day's shifter
     go(page, "Overview")
-    needs.get_by_role("link", name=shown(held.request_name)).first.click()
+    needs.get_by_role("link", name=held.request_name).first.click()
     begin(page, "Note")
     confirm(page, "Note", "for the day shift", Notes="one bad file at CERN; leave it out, then release")
     expect(page.locator("#part-head")).to_contain_text("one bad file at CERN; leave it out, then release")
@@ -174,7 +167,7 @@ def test_an_operator_works_through_a_day(desk: Window, built: Scene, operator: U
 
     # a requester asks about a prep id: the file is repaired, the request goes on
     find(page, held.prep_id)
-    expect(page.locator("h1")).to_have_text(shown(held.request_name))
+    expect(page.locator("h1")).to_have_text(held.request_name)
     begin(page, "Release")
     expect(confirm(page, "Release", "the file is repaired").filter(has_text="It is Queued now.")).to_be_visible()
 

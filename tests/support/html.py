@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 _APART = frozenset({"td", "th", "tr", "li", "p", "div", "dt", "dd", "h1", "h2", "h3"})
-_VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "path", "circle"})
+_VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "path", "circle", "wbr"})
 
 
 class _Part(HTMLParser):
@@ -40,7 +40,7 @@ def _read(html: str, wanted: str | None) -> _Part:
 
 def text(html: str, wanted: str | None = None) -> str:
     """All text, or that of the element with this id, in one line."""
-    return " ".join("".join(_read(html, wanted).words).replace("\u200b", "").split())
+    return " ".join("".join(_read(html, wanted).words).split())
 
 
 def links(html: str, wanted: str | None = None) -> list[str]:

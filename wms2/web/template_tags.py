@@ -138,7 +138,7 @@ def live_title(context: template.Context, *words: object) -> SafeString:
 @lru_cache(maxsize=10_000)
 def page_link(page: str, key: Any, shown: str = "", style: str = "") -> SafeString:
     """A link to something's page by its key, which is shown where ``shown`` is empty; the words alone where it can have none."""
-    words, url = shown or site_words(str(key)), address(page, key)
+    words, url = shown or breakable(str(key)), address(page, key)
     attributes = format_html('class="{}" ', style) if style else ""
     return format_html('<a {}href="{}">{}</a>', attributes, url, words) if url else escape(words)
 
@@ -218,7 +218,7 @@ def units(cells: Sequence[Any], tries: Mapping[str, int] | None = None) -> SafeS
         words = f"{cell.words}; {number}" if number else cell.words
         if few:
             short = f"{number}, " if number else ""
-            shown = format_html("<span>{}</span> <small>{}{}</small>", name, short, site_words(site) if site else cell.words)
+            shown = format_html("<span>{}</span> <small>{}{}</small>", name, short, breakable(site) if site else cell.words)
         else:
             shown = format_html('<span class="hidden">{}: {}</span>', name, words)
         if tries is None:
@@ -332,6 +332,6 @@ def of(found: Any, key: str) -> Any:
 
 
 @register.filter
-def site_words(name: str) -> str:
-    """A site's name with places where a line may break."""
-    return name.replace("_", "_\u200b")
+def breakable(name: object) -> SafeString:
+    """A name with places where a line may break, of which a copy takes nothing along."""
+    return mark_safe(escape(name).replace("_", "_<wbr>"))  # noqa: S308  (escaped)

@@ -185,7 +185,7 @@ def test_the_page_has_a_line_for_each_cause_with_operations_and_costs_the_same_f
         alert(row, "ledger_violation", "lost work")
     operator.get("/alerts/")
     with django_assert_max_num_queries(8 + 3):  # three of them are the session's, the user's and their roles
-        shown = operator.get("/alerts/").content.decode().replace("\u200b", "")
+        shown = operator.get("/alerts/").content.decode().replace("<wbr>", "")
     assert shown.index("30 requests: ledger_violation") < shown.index("10 requests: effect_dead at T2_0")
     assert shown.count("Acknowledge …") == 4 and "Silence …" in shown
     assert "Acknowledge" not in reader.get("/alerts/").content.decode()

@@ -49,7 +49,7 @@ def test_few_units_are_drawn_over_time_with_every_try(reader: Client, tmp_path: 
     assert html.count('<rect class="bar-done"') == 4 and html.count('<rect class="bar-bad"') == 1
     assert "mg_000001: waiting at T2_CH_CERN; 2 tries" in html
     said = text(html, "part-durations")
-    assert "work unit T2_DE_DESY 2 62 s 62 s 62 s" in said.replace("_\u200b", "_") and "The" not in said.split("By site")[1]
+    assert "work unit T2_DE_DESY 2 62 s 62 s 62 s" in said and "The" not in said.split("By site")[1]
     assert "47" in text(html, "part-head") and str(tmp_path) in text(html, "part-head")
 
 
@@ -101,7 +101,7 @@ def test_a_unit_shows_its_nodes_with_attempts_and_ways_to_logs_report_and_ads(re
     }  # fmt: skip
     (place / "proc_000000.0.report.json").write_text(json.dumps(report))
     by_role = text(reader.get(f"/dags/{dag.pk}/?roles=1").content.decode(), "part-durations")
-    assert "processing job T2_DE_DESY 1 2 min 2 min 2 min" in by_role.replace("_\u200b", "_")
+    assert "processing job T2_DE_DESY 1 2 min 2 min 2 min" in by_role
     html = reader.get(f"/dags/{dag.pk}/?unit=mg_000000").content.decode()
     said = text(html, "part-unit")
     assert "proc_000000 submitted 0 T2_" in said and " 2 min 2,300 MB 8001 " in said and "<b>cmsRun" not in html
