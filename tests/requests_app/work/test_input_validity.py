@@ -196,15 +196,17 @@ def test_a_block_that_keeps_changing_is_read_when_it_does_no_more(world: World, 
     monkeypatch.undo()
 
 
-def short_once(dbs: ScriptedDbs, patch: pytest.MonkeyPatch, operation: str, leave: Callable[[Any], bool]) -> None:
-    """The first such answer in which there is any lacks these rows: as of a block that is being registered, or from a copy of
+def short_once(
+    dbs: ScriptedDbs, patch: pytest.MonkeyPatch, operation: str, leave: Callable[[Any], bool], answers: int = 1
+) -> None:
+    """The first such answers in which there is any lack these rows: as of a block that is being registered, or from a copy of
     the database that is behind."""
-    real, answers = getattr(dbs, operation), [True]
+    real, short_ones = getattr(dbs, operation), [True] * answers
 
     def short(name: str, *args: Any, **more: Any) -> Any:
         rows = list(real(name, *args, **more))
         left = [row for row in rows if not leave(row)]
-        return iter(left if len(left) < len(rows) and answers and answers.pop() else rows)
+        return iter(left if len(left) < len(rows) and short_ones and short_ones.pop() else rows)
 
     patch.setattr(dbs, operation, short)
 
@@ -245,7 +247,7 @@ def test_a_block_that_one_list_lacks_is_read_and_files_that_an_answer_lacks_afte
     world.clock.advance(600)
     world.evaluate(request, steps=1)
     assert (request.workflow.input_files.count(), fresh(request).last_error) == (4, ""), "imported whole"
-    short_once(world.dbs, monkeypatch, "files", lambda row: row.lfn == lfn("b"))
+    short_once(world.dbs, monkeypatch, "files", lambda row: row.lfn == lfn("b"), answers=2)  # names, and rows
     world.cycle()
     assert "change while they are read" in fresh(request).last_error
     assert all_planned(world, request)
