@@ -54,7 +54,7 @@ def _knobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     needed = {
         "INSTANCE": "test", "ENVIRONMENT": "test", "STATE_DIR": str(tmp_path), "SUBMIT_ROOT": str(tmp_path), "REQMGR2_URL": "http://h/r",
         "DBS_READER_URL": "http://h/r", "DBS_WRITER_URL": "http://h/w", "CRIC_URL": "http://h", "RUCIO_HOME": str(tmp_path),
-        "RUCIO_ACCOUNT": "wms2", "SCHEDD_NAME": "schedd", "COLLECTOR": "h:1", "JOBS_PER_WORK_UNIT": "2",
+        "RUCIO_ACCOUNT": "wms2", "SCHEDD_NAME": "schedd", "COLLECTOR": "h:1", "LIMITS": '{"jobs_per_work_unit": 2}',
     }  # fmt: skip
     settings = from_environment({f"WMS2_{name}": value for name, value in needed.items()})
     monkeypatch.setattr(plan_request, "conf", lambda: settings)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.limits import set_limits
 from tests.support.reqmgr2_world import Outside
 from tests.support.scripted.month import Month
 from tests.support.scripted.world import World
@@ -18,7 +19,8 @@ HERE = "tests/requests_app/reqmgr2/test_month.py"
 
 @pytest.fixture(autouse=True)
 def as_in_production(world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"MAX_ACTIVE_DAGS": "60", "SOURCE_RULE_DAYS": "2", "CLEANER_ENABLED": "true"}
+    set_limits(monkeypatch, max_active_dags=60)
+    settings = {"SOURCE_RULE_DAYS": "2", "CLEANER_ENABLED": "true"}
     settings["WMSTATS_URL"] = f"{outside.simulators.url}/wmstatsserver/data"
     for name, value in settings.items():
         monkeypatch.setenv(f"WMS2_{name}", value)

@@ -73,7 +73,8 @@ class Catalogues:
             yield DbsFileInfo(lfn, name, 1, lfn not in self.invalid, 10, "0")
 
     def valid_lfns(self, name: str, operation: str = "") -> Iterator[str]:
-        return (file.lfn for block in self.blocks_of[name] for file in self.files(block) if file.is_valid)
+        blocks = [name] if "#" in name else self.blocks_of[name]
+        return (file.lfn for block in blocks for file in self.files(block) if file.is_valid)
 
     def blocks_in(self, container: str, scope: str) -> set[str]:
         if (scope, container) not in self.custom:

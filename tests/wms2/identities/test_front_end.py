@@ -16,6 +16,7 @@ from rest_framework.authtoken.models import Token
 
 from requests_app.models import RequestStatus
 from tests.support.front_end import KEY, OPERATOR, PEER, RITA, configure, signed, wsgi
+from tests.support.limits import set_limits
 from tests.support.problems import problem
 from tests.support.rows import request_row
 from wms2.actions import Role
@@ -257,7 +258,8 @@ def test_without_a_name_one_reads_only_where_that_is_allowed(monkeypatch: pytest
 
 
 def test_readers_without_a_name_are_limited_by_their_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    configure(monkeypatch, front_end_anonymous="true", proxies_in_front=1, rate_limit_read=2)
+    configure(monkeypatch, front_end_anonymous="true", proxies_in_front=1)
+    set_limits(monkeypatch, rate_limit_read=2)
     monkeypatch.setattr(rate_limits, "_limits", Asked())
     for address in ("10.9.9.1", "10.9.9.2"):
         client({"cms-auth-status": "NONE", "X-Forwarded-For": address}).get(LIST)
