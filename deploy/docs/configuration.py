@@ -23,13 +23,12 @@ _TEMPLATE = Path(__file__).with_suffix(".md")
 def page() -> str:
     """The whole page. Raises ValueError: a setting has no description."""
     template = _TEMPLATE.read_text().replace("{settings}\n", "\n".join(_tables()))
-    return template.replace("{limits}\n", "\n".join(_limits()))
+    return template.replace("{limits}", "\n".join(_limits()))
 
 
 def _limits() -> Iterator[str]:
     for group, names in GROUPS.items():
         yield from (_row(f"{group}: `{name}`", Limits.model_fields[name]) for name in names)
-    yield ""
 
 
 def _row(name: str, field: FieldInfo) -> str:
