@@ -1,4 +1,4 @@
-"""Limits: what operators change while WMS2 runs (page *Limits*, ``/api/v1/limits``). Here are their defaults and bounds.
+"""Limits: what operators change while WMS2 runs (page *Limits*, ``/api/v1/admission/config``). Here are their defaults and bounds.
 
 A class of each group as it is shown. ``WMS2_LIMITS`` gives an installation other defaults.
 Sources: spec 4.2, 5.2; error-handling 8.
@@ -47,7 +47,7 @@ class _Planning(_Group):
     """A processing block takes work units until the next one would pass this size"""
     block_max_files: int = Field(500, ge=1, le=100_000)
     """A processing block with so many files takes no more and is registered in DBS. Of this and the document's
-    `BlockCloseMaxFiles` the smaller counts; `BlockCloseMaxSize` counts so beside `block_target_bytes`"""
+    BlockCloseMaxFiles the smaller counts; BlockCloseMaxSize counts so beside block_target_bytes"""
     sizing_min_jobs: int = Field(8, ge=1, le=10_000)
     """A step that fewer jobs have measured keeps the request's hints"""
     generation_excess_factor: float = Field(2.0, ge=1.0, le=1000)
@@ -66,13 +66,13 @@ class _Errors(_Group):
     on"""
     max_excluded_fraction: float = Field(0.0, ge=0, le=1)
     """The share of its wanted input files that a request may complete without, when they could not be read or not be split;
-    above it the request is held (`excluded`). A request may have its own"""
+    above it the request is held (excluded). A request may have its own"""
     unreadable_apart_seconds: int = Field(4 * 3600, ge=1, le=365 * 86400)
     """An input file that could not be read at the only site with it is tried again after this, and left out if it cannot be
     read then either; where two sites agree, at once"""
     unit_unbegun_seconds: int = Field(6 * 3600, ge=0, le=365 * 86400)
     """A work unit of which no job has begun at its site so long after it landed, while others of its DAG began elsewhere,
-    lands at another site, once in each submission (alert `site_starts_nothing`); 0: never"""
+    lands at another site, once in each submission (alert site_starts_nothing); 0: never"""
 
 
 class _SiteBans(_Group):
@@ -123,7 +123,7 @@ class _Rates(_Group):
     title = "Rates"
     rate_limit_window_seconds: float = Field(10.0, ge=1, le=3600)
     """Calls of one identity (a user; without one, an address) are counted in windows of so long, in the broker, for all web
-    processes. Beyond the numbers below it is answered 429 with `Retry-After`"""
+    processes. Beyond the numbers below it is answered 429 with Retry-After"""
     rate_limit_submit: int = Field(50, ge=0)
     """Imports of one user within the window; 0, as for the others: no limit"""
     rate_limit_read: int = Field(100, ge=0)
