@@ -1,4 +1,4 @@
-"""Limits: what operators change while WMS2 runs (page *Limits*, ``/api/v1/admission/config``). Here are their defaults and bounds.
+"""Limits: what operators change while WMS2 runs (page *Limits*, ``/api/v1/admission/config``): their defaults and bounds.
 
 A class of each group as it is shown. ``WMS2_LIMITS`` gives an installation other defaults.
 Sources: spec 4.2, 5.2; error-handling 8.
