@@ -24,8 +24,9 @@ PASSED = frozenset({
     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "LANG", "LC_ALL", "TZ", "TERM", "CI", "NO_COLOR",
 })  # fmt: skip
 RUCIO_HOME = "rucio/client"
-#: Of the second pool, where there is one.
+#: Defaults of limits, as a JSON object.
 LIMITS = "WMS2_LIMITS"
+#: Of the second pool, where there is one.
 SECOND_CONFIG = "SECOND_CONDOR_CONFIG"
 #: Stacks whose adaptive requests are small, and are to have several rounds all the same.
 SMALL_ROUNDS = ("demo", "check")

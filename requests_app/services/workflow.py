@@ -25,9 +25,9 @@ from wms2.runtime.crash import crash_point
 from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import Fenced
 
-#: What a dataset's record has of its output as it is.
 #: Physics group of output datasets in DBS.
 PHYSICS_GROUP = "DataOps"
+#: What a dataset's record has of its output as it is.
 _OF_OUTPUT = (
     "step", "module", "tier", "primary_dataset", "processed_dataset", "acquisition_era", "processing_version",
 )  # fmt: skip

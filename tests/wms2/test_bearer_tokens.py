@@ -391,7 +391,7 @@ def test_wrong_tokens_are_counted_by_address_and_a_right_one_never_waits(issuer:
 
 def test_calls_of_one_user_are_counted_together(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     trust(monkeypatch, issuer)
-    set_limits(monkeypatch, rate_limit_read=2, rate_limit_window_seconds=3600)
+    set_limits(monkeypatch, rate_limit_read=2, rate_limit_window_seconds=60)
     prefix = f"wms2:test:bearer:{time.time_ns()}"
     broker = Broker(django_settings.CELERY_BROKER_URL, prefix, "rates are not limited")
     rate_limits.use(rate_limits.RateLimits(broker))

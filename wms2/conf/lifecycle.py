@@ -14,8 +14,6 @@ WEB_THREADS = 4
 class Lifecycle(Base):
     """How much is done at once, and how often."""
 
-    # --- Rates and load
-
     # --- Life cycle
     cycle_seconds: float = Field(60.0, gt=0)
     """Pause between two cycles: schedds are asked, and steps that are repeated are repeated."""

@@ -121,7 +121,7 @@ class _Memory(_Group):
 
 class _Rates(_Group):
     title = "Rates"
-    rate_limit_window_seconds: float = Field(10.0, ge=1, le=3600)
+    rate_limit_window_seconds: float = Field(10.0, ge=1, le=60)
     """Calls of one identity (a user; without one, an address) are counted in windows of so long, in the broker, for all web
     processes. Beyond the numbers below it is answered 429 with Retry-After"""
     rate_limit_submit: int = Field(50, ge=0)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from wms2.conf import conf
@@ -140,7 +140,7 @@ def page_link(page: str, key: Any, shown: str = "", style: str = "") -> SafeStri
     """A link to something's page by its key, which is shown where ``shown`` is empty; the words alone where it can have none."""
     words, url = shown or breakable(str(key)), address(page, key)
     attributes = format_html('class="{}" ', style) if style else ""
-    return format_html('<a {}href="{}">{}</a>', attributes, url, words) if url else escape(words)
+    return format_html('<a {}href="{}">{}</a>', attributes, url, words) if url else conditional_escape(words)
 
 
 @register.simple_tag

@@ -80,6 +80,11 @@ def test_a_door_without_tables_that_the_user_may_see_is_not_there() -> None:
     assert "Requests" not in client_of(User.objects.create_user("rita")).get("/admin/").content.decode()
 
 
+def test_a_name_breaks_where_it_may_and_is_shown_alone_where_it_has_no_page() -> None:
+    assert template_tags.page_link("campaign-page", "a_<b>").endswith("a_<wbr>&lt;b&gt;</a>")
+    assert template_tags.page_link("no-such-page", "a_<b>") == "a_<wbr>&lt;b&gt;"
+
+
 def test_other_services_are_linked_as_the_settings_say(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     request = request_row(request_name="a_request", prep_id="EGM-1", input_dataset="/A/B-v1/RAW")
     workflow_row(request)
