@@ -38,7 +38,7 @@ OPERATORS = ("/admin/", "/login/", "/logout/")
 
 
 class Call(Enum):
-    """What a call is for: the rate that limits it (a limit ``rate_limit_<name>``), and whether an overloaded process refuses it."""
+    """What a call is for: its rate (the limit ``rate_limit_<name>``), and whether an overloaded process refuses it."""
 
     HEALTH = ("", False)
     RESULT = ("read", False)
