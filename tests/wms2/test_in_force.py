@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dags_app.failure_rules import rules_in_force
 from requests_app.limits import limit_set, limits_now
 from requests_app.models import Limit
 from requests_app.monitoring.health import health_warnings
@@ -61,6 +62,15 @@ def test_bans_follow_the_limits(django_capture_on_commit_callbacks: Any) -> None
     assert problem_sites(seen)
     ban = site_ban(site=site, workflow_id=None, reason="r", created_by="olga", insist=True)
     assert round((ban.expires_at - clock.now()).total_seconds() / 86_400) == 2
+
+
+def test_the_failure_rules_of_a_dag_carry_the_limits_as_operators_have_changed_them(
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        change(cooloff_base_seconds=77, max_memory_per_core_mb=3456)
+    limits = rules_in_force().limits
+    assert (limits.cooloff_seconds, limits.max_memory_per_core_mb) == (77, 3456)
 
 
 def test_bounds_are_those_of_the_setting_and_what_a_release_does_not_take_is_passed_over() -> None:
