@@ -99,11 +99,10 @@ def handle_planning(evaluation: Evaluation) -> None:
 
 def _plan(evaluation: Evaluation) -> DAG | None:
     """With the memory that it takes, of which there is so much over all workers."""
-    workflow, most = evaluation.request.workflow, MAX_NODES_PER_DAG
-    made = spec_of(workflow).generation
-    jobs = made.events // max(1, made.events_per_job) if made else InputFile.objects.filter(workflow=workflow)[:most].count()
+    made, files = spec_of(evaluation.request.workflow).generation, InputFile.objects.filter(workflow=evaluation.request.workflow)
+    jobs = made.events // max(1, made.events_per_job) if made else files[:MAX_NODES_PER_DAG].count()
     # MB beside an idle worker, at most: 3.2 kB a job were measured (docs/performance.md)
-    with resource(PLANNING, 16 + min(most, jobs) * 4 // 1000, evaluation.request.request_name):
+    with resource(PLANNING, 16 + min(MAX_NODES_PER_DAG, jobs) * 4 // 1000, evaluation.request.request_name):
         return round_plan(evaluation)
 
 

@@ -55,11 +55,11 @@ def rescue_sizing(request: Request, last: DAG) -> Sizing:
 
 def _units_of_round(request: Request, *, first: bool) -> int:
     """``first``: nothing is measured. Where units are done and have measured nothing, no further one would."""
-    most = MAX_WORK_UNITS_PER_DAG
     if request.adaptive and first and not WorkUnit.objects.filter(workflow=request.workflow, state=WorkUnitState.DONE).exists():
-        return min(_FIRST_ROUND_UNITS, most)
+        return min(_FIRST_ROUND_UNITS, MAX_WORK_UNITS_PER_DAG)
     pinned = overrides_of(request).work_units_per_round
-    return min(pinned or (in_force().work_units_per_round if request.adaptive else most), most)
+    wanted = pinned or (in_force().work_units_per_round if request.adaptive else MAX_WORK_UNITS_PER_DAG)
+    return min(wanted, MAX_WORK_UNITS_PER_DAG)
 
 
 def stored_sizing(sizing: Sizing) -> dict[str, Any]:

@@ -63,12 +63,12 @@ class RateLimits:
     def __init__(self, broker: Broker) -> None:
         self.broker, self._script = broker, broker.client.register_script(_SCRIPT)
 
-    def ask(self, rate: str, identity: str, limit: int) -> Answer | None:
+    def ask(self, rate: str, identity: str, limit: int, window_seconds: float) -> Answer | None:
         """Count one call; None while the broker is silent."""
 
         def counted() -> Answer:
-            window = int(in_force().rate_limit_window_seconds * 1000)
-            said: Any = self._script(keys=[f"{self.broker.prefix}:{rate}:{identity}"], args=[window, limit, _MOST_WINDOWS])
+            args = [int(window_seconds * 1000), limit, _MOST_WINDOWS]
+            said: Any = self._script(keys=[f"{self.broker.prefix}:{rate}:{identity}"], args=args)
             return Answer(said[0] / 1000, int(said[1]), said[2] / 1000)
 
         return self.broker.ask(counted, RATE_LIMITS_OPEN_TOTAL.inc)
@@ -134,7 +134,8 @@ def _counted(rate: str, user: Any, request: HttpRequest) -> Answer | None:
     if not _limit(rate) or _limits is None:
         return None
     has_name = user.is_authenticated and user.get_username() != ANONYMOUS
-    said = _limits.ask(rate, f"user-{user.pk}" if has_name else f"at-{address_of(request)}", _limit(rate))
+    identity = f"user-{user.pk}" if has_name else f"at-{address_of(request)}"
+    said = _limits.ask(rate, identity, _limit(rate), in_force().rate_limit_window_seconds)
     if said is not None and said.wait:
         RATE_LIMITED_TOTAL.labels(rate).inc()
     return said

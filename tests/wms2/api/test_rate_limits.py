@@ -44,7 +44,7 @@ def window(monkeypatch: pytest.MonkeyPatch, seconds: int = 1, **rates: int) -> N
 
 
 def ask(limits: RateLimits, identity: str, limit: int) -> rate_limits.Answer:
-    said = limits.ask("read", identity, limit)
+    said = limits.ask("read", identity, limit, conf().limits.rate_limit_window_seconds)
     assert said is not None
     return said
 
@@ -81,7 +81,7 @@ def test_identities_and_kinds_do_not_count_against_each_other(limits: RateLimits
     assert ask(limits, "a", 1).wait == 0
     assert ask(limits, "a", 1).wait > 0
     assert ask(limits, "b", 1).wait == 0
-    said = limits.ask("act", "a", 1)
+    said = limits.ask("act", "a", 1, conf().limits.rate_limit_window_seconds)
     assert said is not None
     assert said.wait == 0
 

@@ -272,7 +272,7 @@ class Asked:
 
     identities: ClassVar[list[str]] = []
 
-    def ask(self, rate: str, identity: str, limit: int) -> None:
+    def ask(self, rate: str, identity: str, limit: int, window_seconds: float) -> None:
         self.identities.append(identity)
 
 
