@@ -21,6 +21,12 @@ class Cost:
     worker_seconds: float = 0.0
     backend_seconds: float = 0.0
 
+    def __iadd__(self, other: Cost) -> Cost:
+        self.statements += other.statements
+        self.worker_seconds += other.worker_seconds
+        self.backend_seconds += other.backend_seconds
+        return self
+
     @property
     def seconds(self) -> float:
         """Of both."""

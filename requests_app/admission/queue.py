@@ -330,7 +330,7 @@ def _start_some(
 
     ranked = pick(queue, skipped, order_within)
     # fewer were read than there are where the window was full, or one is locked
-    further = len(started) < free and queue.count() > skipped + len(ranked) - len(started)
+    further = len(started) < free and queue[skipped + len(ranked) - len(started) :].exists()
     stored.passed_over = skipped + len(refused) if further and len(ranked) == size else 0
     closed = shut(state, policy)
     if closed and not further and state.used < policy.slots:
@@ -450,15 +450,19 @@ def _report(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before
     """Write the reasons to wait: for those that were read what was found; for the others their limit, else their turn or what
     they were refused for earlier. ``before``: what all waited for. Returns how many have changed.
     """
+    queue = eligible()
     if state.stopped:
         why: Any = Value(state.stopped, output_field=TextField())
     else:
+        closed = shut(state, policy)
+        # those that wait for their turn, as most do, are not read: the others are found by an index
+        queue = queue.filter(~Q(waiting_for=ITS_TURN) | Q(pk__in=waits) | of_groups(closed, policy))
         said: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
         for key, reason in waits.items():
             said[reason].append(key)
         cases = [When(pk__in=keys, then=Value(reason)) for reason, keys in said.items()]
-        cases += [When(of_group(group, policy), then=Value(reason)) for group, reason in shut(state, policy).items()]
+        cases += [When(of_group(group, policy), then=Value(reason)) for group, reason in closed.items()]
         plain = Q(waiting_for__in=(ITS_TURN, "", before))
         plain |= reduce(or_, (Q(waiting_for__startswith=begin) for begin in (LIMIT, TURN, BROKEN_OFF)))
         why = Case(*cases, When(plain, then=Value(ITS_TURN)), default=F("waiting_for"), output_field=TextField())
-    return eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)
+    return queue.exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)

@@ -13,7 +13,7 @@ from django.db.models.functions import Collate, Concat, Upper
 from django.urls import reverse
 from django.utils import timezone
 
-from requests_app.admission.ordering import LIMIT
+from requests_app.admission.ordering import ITS_TURN, LIMIT
 from wms2.conf import conf
 from wms2.web.formatting import word
 
@@ -301,6 +301,11 @@ class Request(models.Model):
                 fields=("id",),
                 name="idx_requests_kept",
                 condition=Q(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT),
+            ),
+            models.Index(  # whose reason to wait a pass may have to change
+                fields=("id",),
+                name="idx_requests_own_reason",
+                condition=Q(status=RequestStatus.QUEUED, next_attempt_at__isnull=True) & ~Q(waiting_for=ITS_TURN),
             ),
             models.Index(
                 fields=("next_attempt_at",),
