@@ -80,9 +80,10 @@ def _measure() -> dict[str, tuple[float, float]]:
 def _admission() -> tuple[float, float]:
     """One slot becomes free at a time, and is taken: with as many DAGs at each size, on a schedd that answers."""
     from dags_app.models import DAG, LIVE_DAG, DAGStatus
+    from requests_app.admission.ordering import ITS_TURN
     from requests_app.admission.queue import admit
     from requests_app.models import Limit, Request, RequestStatus
-    from sites_app.models import Schedd
+    from sites_app.models import Health, Schedd
     from wms2.runtime import clock
 
     others = DAG.objects.filter(status__in=LIVE_DAG).order_by("id").values_list("pk", flat=True)[ACTIVE:]
@@ -90,7 +91,7 @@ def _admission() -> tuple[float, float]:
     Request.objects.filter(status=RequestStatus.ACTIVE).exclude(workflow__dags__status__in=LIVE_DAG).update(
         status=RequestStatus.ARCHIVED
     )
-    Schedd.objects.update(unreachable_since=None, last_answer_at=clock.now())
+    Schedd.objects.update(unreachable_since=None, health=Health.HEALTHY, last_answer_at=clock.now())
     slots = Limit.objects.filter(name="max_active_dags")
     slots.update(value=ACTIVE)
     admit()  # each has the reason to wait that it keeps
@@ -101,8 +102,8 @@ def _admission() -> tuple[float, float]:
             admitted += admit()
         cost += one
     if admitted != ADMITTED:
-        waiting = Request.objects.filter(status=RequestStatus.QUEUED).values_list("waiting_for", flat=True).distinct()
-        raise SystemExit(f"{admitted} of {ADMITTED} were admitted; others wait for: {', '.join(waiting)}")
+        waiting = Request.objects.filter(status=RequestStatus.QUEUED).exclude(waiting_for=ITS_TURN).first()
+        raise SystemExit(f"{admitted} of {ADMITTED} were admitted; one waits for {waiting and waiting.waiting_for}")
     return cost.seconds / admitted, cost.statements / admitted
 
 
