@@ -450,19 +450,23 @@ def _report(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before
     """Write the reasons to wait: for those that were read what was found; for the others their limit, else their turn or what
     they were refused for earlier. ``before``: what all waited for. Returns how many have changed.
     """
-    queue = eligible()
+
+    def write(rows: QuerySet[Request], why: Any) -> int:
+        return rows.exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)
+
     if state.stopped:
-        why: Any = Value(state.stopped, output_field=TextField())
-    else:
-        closed = shut(state, policy)
-        # those that wait for their turn, as most do, are not read: the others are found by an index
-        queue = queue.filter(~Q(waiting_for=ITS_TURN) | Q(pk__in=waits) | of_groups(closed, policy))
+        return write(eligible(), Value(state.stopped, output_field=TextField()))
+    closed, others, changed = shut(state, policy), eligible(), 0
+    if waits:
         said: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
         for key, reason in waits.items():
             said[reason].append(key)
-        cases = [When(pk__in=keys, then=Value(reason)) for reason, keys in said.items()]
-        cases += [When(of_group(group, policy), then=Value(reason)) for group, reason in closed.items()]
-        plain = Q(waiting_for__in=(ITS_TURN, "", before))
-        plain |= reduce(or_, (Q(waiting_for__startswith=begin) for begin in (LIMIT, TURN, BROKEN_OFF)))
-        why = Case(*cases, When(plain, then=Value(ITS_TURN)), default=F("waiting_for"), output_field=TextField())
-    return queue.exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)
+        own = Case(*(When(pk__in=keys, then=Value(reason)) for reason, keys in said.items()), output_field=TextField())
+        changed, others = write(others.filter(pk__in=waits), own), others.exclude(pk__in=waits)
+    if not closed:  # those that wait for their turn, as most do, are not read: an index has the others
+        others = others.exclude(waiting_for=ITS_TURN)
+    cases = [When(of_group(group, policy), then=Value(reason)) for group, reason in closed.items()]
+    plain = Q(waiting_for__in=(ITS_TURN, "", before))
+    plain |= reduce(or_, (Q(waiting_for__startswith=begin) for begin in (LIMIT, TURN, BROKEN_OFF)))
+    why = Case(*cases, When(plain, then=Value(ITS_TURN)), default=F("waiting_for"), output_field=TextField())
+    return changed + write(others, why)
