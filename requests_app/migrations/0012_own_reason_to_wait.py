@@ -18,13 +18,8 @@ class Migration(migrations.Migration):
                     ("status", "queued"),
                     models.Q(("waiting_for", "its turn for a DAG slot"), _negated=True),
                 ),
-                fields=["id"],
+                fields=["urgent"],
                 name="idx_requests_own_reason",
             ),
-        ),
-        # by itself, each column says that nearly all requests wait for something else: those that are not queued do
-        migrations.RunSQL(
-            "CREATE STATISTICS stat_requests_reason (mcv) ON status, waiting_for FROM requests",
-            "DROP STATISTICS stat_requests_reason",
         ),
     ]

@@ -303,7 +303,9 @@ class Request(models.Model):
                 condition=Q(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT),
             ),
             models.Index(  # whose reason to wait a pass may have to change
-                fields=("id",),
+                fields=(
+                    "urgent",
+                ),  # the same for all: the index above would be taken before one in another order than the table's
                 name="idx_requests_own_reason",
                 condition=Q(status=RequestStatus.QUEUED, next_attempt_at__isnull=True) & ~Q(waiting_for=ITS_TURN),
             ),
