@@ -256,7 +256,7 @@ ESSENTIAL = (EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES, EffectKind.RUCIO_BL
 
 
 def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
-    """An operator gives an effect up: it never runs, and the request does not wait for it (ADR 0017).
+    """An operator gives an effect up: it never runs, and the request does not wait for it (ADR 0015).
 
     What a block's registration rests on gives the block up, with all that is open of it. Without its tape rule a block is
     archived and says so. What other blocks and datasets wait for goes on, and learns from the service what is missing.

@@ -62,7 +62,7 @@ def installation_verify() -> None:
 
 
 def tables_verify() -> None:
-    """Newer tables are fine, those of the next release: a release only adds what the one before it can leave alone (ADR 0030).
+    """Newer tables are fine, those of the next release: a release only adds what the one before it can leave alone (ADR 0028).
 
     Raises:
         TablesOlder: this release reads what is not there yet.

@@ -1,4 +1,4 @@
-"""Jobs at a site that are no nodes of a DAG, and the files that are not needed any more, which such jobs remove (ADR 0022)."""
+"""Jobs at a site that are no nodes of a DAG, and the files that are not needed any more, which such jobs remove (ADR 0010)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs at a site that are no nodes of a DAG: submitted at most once, found again after a crash, their results read (ADR 0022).
+"""Jobs at a site that are no nodes of a DAG: submitted at most once, found again after a crash, their results read (ADR 0010).
 
 The protocol is that of DAGs (ADR 0002), simpler because a row is submitted once or never: the intent is committed, the job is
 submitted, the outcome recorded. An open intent is settled by looking in queue and history; a schedd that does not answer

@@ -1,4 +1,4 @@
-"""Who may write into which dataset, and how lumis are numbered in one that a family shares (ADR 0018).
+"""Who may write into which dataset, and how lumis are numbered in one that a family shares (ADR 0017).
 
 A request owns its dataset names from the moment they are known until it has ended and none of its files in them is valid. Rows
 only, in the caller's transaction; a name's row is locked before its owners are looked at, names in their order.

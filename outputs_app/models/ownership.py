@@ -1,4 +1,4 @@
-"""Whose the names of output datasets are (ADR 0018): one request's, or those of one family of requests."""
+"""Whose the names of output datasets are (ADR 0017): one request's, or those of one family of requests."""
 
 from __future__ import annotations
 

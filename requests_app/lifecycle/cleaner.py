@@ -1,4 +1,4 @@
-"""The cleaner: files that are not needed any more are removed by jobs at their site (ADR 0022; docs/design/model.md, Leftovers).
+"""The cleaner: files that are not needed any more are removed by jobs at their site (ADR 0010; docs/design/model.md, Leftovers).
 
 What they are: unmerged files and journals of rounds that have ended, and merged files that no accepted manifest names: of starts
 that were killed, failed, came late, left their site, or belonged to units that were given up. Every start journals what it will

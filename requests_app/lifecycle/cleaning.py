@@ -1,4 +1,4 @@
-"""CLEANING: it stays until nothing of the request is valid in DBS, kept by a rule, or at a site (ADR 0022).
+"""CLEANING: it stays until nothing of the request is valid in DBS, kept by a rule, or at a site (ADR 0021).
 
 Effects take its outputs back, then the cleaner has jobs remove its files; here it is followed, and its directories go last, since
 they show which files there are. Any step may be repeated.

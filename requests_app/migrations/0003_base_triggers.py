@@ -246,7 +246,7 @@ class Migration(migrations.Migration):
             " ALTER TABLE schedds ADD collector varchar(255) NOT NULL DEFAULT ''",
             "ALTER TABLE events DROP xid; ALTER TABLE schedds DROP collector",
         ),
-        # families of requests, and of datasets that they own, are the same (ADR 0018)
+        # families of requests, and of datasets that they own, are the same (ADR 0017)
         migrations.RunSQL(
             "ALTER TABLE dataset_owners ADD CONSTRAINT dataset_owner_of_the_family"
             " FOREIGN KEY (dataset_id, family) REFERENCES owned_datasets (id, family)",

@@ -1,4 +1,4 @@
-"""Clean: everything that a request has made goes, in any status (spec 15; ADR 0022). Writes rows only.
+"""Clean: everything that a request has made goes, in any status (spec 15; ADR 0021). Writes rows only.
 
 ``requests_app.lifecycle.cleaning`` follows it, ``lifecycle.cleaner`` removes files at sites, effects what DBS and Rucio have.
 """

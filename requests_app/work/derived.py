@@ -68,7 +68,7 @@ def _excluded(kind: ExclusionKind, why: str) -> dict[str, object]:
 
 def _files_give(old: Workflow, new: Workflow, *, failed: bool) -> None:
     """Whole files: one of which anything is claimed stays, and so does one that shares a lumi with one that stays: two requests
-    may not write the same lumi into a dataset (ADR 0018)."""
+    may not write the same lumi into a dataset (ADR 0017)."""
     claims = WorkUnitClaim.objects.filter(input_file=OuterRef("pk"), **({"live": True} if failed else {}))
     rows = InputFile.objects.filter(workflow=old).exclude(excluded_kind=ExclusionKind.UNWANTED)
     unused: dict[int, LumiRanges] = {}

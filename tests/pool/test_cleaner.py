@@ -35,7 +35,7 @@ class Killed(BaseException):
 @fault(
     "cleaner killed while it submits",
     done="whoever submits the job that removes a late start's files is killed between the schedd's answer and its record",
-    spec="ADR 0022",
+    spec="ADR 0010",
     afterwards="its job is found and taken for ours, no second one runs; the late file is removed, accepted ones stay",
 )
 def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_killed(

@@ -1,4 +1,4 @@
-"""The release before this one goes on working on this one's tables, and sends its tasks to this one's workers (ADR 0030).
+"""The release before this one goes on working on this one's tables, and sends its tasks to this one's workers (ADR 0028).
 
 What that release has is recorded (``tests/support/former_release.py``). A failure here means: this change can only be made in two
 releases (docs/development.md, Expand, then contract).

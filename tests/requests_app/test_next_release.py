@@ -1,4 +1,4 @@
-"""This release on the next one's tables, and before its own are there (ADR 0030)."""
+"""This release on the next one's tables, and before its own are there (ADR 0028)."""
 
 from __future__ import annotations
 

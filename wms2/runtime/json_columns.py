@@ -1,4 +1,4 @@
-"""What is read out of JSON columns while a later release writes there too (ADR 0030): known keys, the others left where they are.
+"""What is read out of JSON columns while a later release writes there too (ADR 0028): known keys, the others left where they are.
 
 A column that is a record has known keys; one that maps runs, rounds or tasks has numbers for keys. Owns no column.
 """

@@ -124,7 +124,7 @@ LOGOUT_REDIRECT_URL = "/login/"
 # --- single sign-on: django-allauth speaks OpenID Connect; issuer and client are WMS2_SSO_* (wms2.identities.sso)
 ACCOUNT_ADAPTER = "wms2.identities.sso.LocalAccounts"
 ACCOUNT_EMAIL_VERIFICATION = "none"
-ACCOUNT_RATE_LIMITS = False  # sign-ins are limited by wms2.web.login_throttle (docs/adr/0035)
+ACCOUNT_RATE_LIMITS = False  # sign-ins are limited by wms2.web.login_throttle (docs/adr/0033)
 SOCIALACCOUNT_ADAPTER = "wms2.identities.sso.SsoAccounts"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 5  # seconds of silence

@@ -22,7 +22,7 @@ _SPELLED = {
 
 
 class UnknownValue(str):
-    """One that only a later release knows (ADR 0030): it is shown as it is."""
+    """One that only a later release knows (ADR 0028): it is shown as it is."""
 
     __slots__ = ()
     label = value = property(str)

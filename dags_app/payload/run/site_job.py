@@ -1,6 +1,6 @@
 """The ``site`` command: work at a site that is no node of a DAG. ``task.json`` says what; the answer is ``result.json``.
 
-Harvesting is ``harvest``'s; here are the removing of files that are no longer needed (ADR 0022), and the comparing of files with
+Harvesting is ``harvest``'s; here are the removing of files that are no longer needed (ADR 0010), and the comparing of files with
 what the storage itself says of them, where nothing is changed (ADR 0019). Owns what may never be removed, whatever the task says:
 anything not named by WMS2 below the directories of the requests concerned, and what is protected. What is protected was true when
 the task was written; after ``valid_until`` nothing is removed.

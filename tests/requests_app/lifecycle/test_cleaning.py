@@ -385,7 +385,7 @@ POINTS = [
 @fault(
     "killed while a request is cleaned",
     done="whoever cleans a running request is killed at each step: stopping it, removing at sites, taking back in DBS and Rucio",
-    spec="ADR 0022",
+    spec="ADR 0021",
     afterwards="another goes on: CLEANED, and nothing comes back",
 )
 def test_killed_once_at_every_step_it_goes_on(world: World, tmp_path: Path) -> None:

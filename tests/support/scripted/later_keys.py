@@ -1,4 +1,4 @@
-"""Keys of a later release in JSON columns: what it adds to what it keeps, which this release must leave alone (ADR 0030).
+"""Keys of a later release in JSON columns: what it adds to what it keeps, which this release must leave alone (ADR 0028).
 
 Columns are found from the models, and a request's rows by their foreign keys, so that a new column is among them by itself.
 """
