@@ -16,7 +16,7 @@ from math import exp, log
 from dags_app.payload.contract.step_profile import StepRun
 from dags_app.planning.adaptive import size_round
 from dags_app.planning.measured import Sizing, SizingLimits, Spread, StepMeasured
-from dags_app.planning.specs import GenerationSpec, ResourceSpec, WorkflowSpec
+from dags_app.planning.specs import MAX_WALL_SECONDS, GenerationSpec, ResourceSpec, WorkflowSpec
 from tests.support.planning import generation_workflow, output, step
 
 LIMITS = SizingLimits(default_memory_per_core_mb=2000, max_memory_per_core_mb=3000)
@@ -206,7 +206,7 @@ def run_round(course: Course, index: int, sizing: Sizing, jobs: int, rng: random
     slots = sum(walls) * cores
     return rows, Round(
         cores, memory_mb, used, sum(peak > memory_mb for peak in peaks) / jobs, events, sum(walls) / jobs,
-        sum(wall > LIMITS.max_wall_seconds for wall in walls) / jobs, max(sizes), events * jobs / slots * 3600, busy / slots,
+        sum(wall > MAX_WALL_SECONDS for wall in walls) / jobs, max(sizes), events * jobs / slots * 3600, busy / slots,
         frozenset(f"{d.what}: {d.bound}" for d in sizing.decisions if d.bound), tuple(layouts),
     )  # fmt: skip
 
@@ -242,7 +242,7 @@ def outside(given: WorkflowSpec, sizing: Sizing, limits: SizingLimits = LIMITS) 
         seconds = made.events_per_job * sizing.workflow.resources.time_per_event_seconds
         if made != given.generation and made.events_per_job % made.events_per_lumi:
             found.append(f"{made.events_per_job} events of {made.events_per_lumi} a lumi")
-        if seconds > limits.max_wall_seconds and made.events_per_job > made.events_per_lumi and sizing.profile.steps:
+        if seconds > MAX_WALL_SECONDS and made.events_per_job > made.events_per_lumi and sizing.profile.steps:
             found.append(f"the p95 job takes {seconds:.0f} s")
     if not 1 <= sizing.jobs_per_work_unit <= limits.max_jobs_per_work_unit:
         found.append(f"{sizing.jobs_per_work_unit} jobs to a unit")

@@ -158,7 +158,7 @@ def _write(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...], parent: Path) ->
     made: list[writer.WrittenDag] = []
 
     def write() -> None:
-        dag = DagSpec("bench-dag", WORKFLOW_ID, "bench", 0, spec, units, DagLimits(), 172_800)
+        dag = DagSpec("bench-dag", WORKFLOW_ID, "bench", 0, spec, units, DagLimits())
         made.append(writer.write_dag_directory(dag, programs, parent=parent))
 
     seconds = _cpu_seconds(write)

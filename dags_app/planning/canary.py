@@ -23,9 +23,7 @@ PAYLOAD = layout.PAYLOAD.rpartition("/")[2]
 _MINUTES = 10
 
 
-def canary_files(
-    key: str, instance: str, sites: frozenset[str], *, held_seconds: int, accounting: AccountingSpec
-) -> dict[str, str]:
+def canary_files(key: str, instance: str, sites: frozenset[str], *, accounting: AccountingSpec) -> dict[str, str]:
     """Its files by name. ``key`` is its DAG id, and what the job says.
 
     Raises:
@@ -33,7 +31,7 @@ def canary_files(
     """
     stamps = {"WMS2_Instance": plain(instance, "instance"), "WMS2_DagID": plain(key, "key"), "WMS2_Request": ""}
     of_dag = "".join(f'SET_JOB_ATTR {name} = "{value}"\n' for name, value in stamps.items())
-    job = site_job_submit(site_list(sites), SiteSlot(_MINUTES), held_seconds=held_seconds, accounting=accounting)
+    job = site_job_submit(site_list(sites), SiteSlot(_MINUTES), accounting=accounting)
     own = {"executable": "canary.sh", "arguments": f'"{key}"', "output": ANSWER, "transfer_input_files": None}
     lines = [line for line in job.splitlines() if line.partition(" = ")[0] not in own]
     lines += [f"{name} = {value}" for name, value in own.items() if value]

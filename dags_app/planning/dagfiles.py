@@ -126,7 +126,7 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
         for task, jobs in ((FIRST_TASK, unit.jobs), *levels):
             resources, before, after = nodes[task]
             for name, job, input_kb in zip(names[task], jobs, inputs.get(task) or [0] * len(jobs), strict=True):
-                slot = processing_request(resources, job.events, max_wall_seconds=spec.max_wall_seconds, input_kb=input_kb)
+                slot = processing_request(resources, job.events, input_kb=input_kb)
                 processing.append(name.join(before) + _vars(slot) + name.join(after))
         between = (f"PARENT {' '.join(reads)} CHILD {name}\n" for level in unit.levels for name, reads in upstream_names(level))
         yield template % {
@@ -136,7 +136,7 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
             "events": unit.events,
             "sites": site_list(unit.sites),
             "processing": "\n".join(processing),
-            "merge": _vars(merge_request(unit, max_merge_bytes=most, max_wall_seconds=spec.max_wall_seconds)),
+            "merge": _vars(merge_request(unit, max_merge_bytes=most)),
             "first": " ".join(names[FIRST_TASK]),
             "between": "".join(between),
             "last": " ".join(last_nodes(unit)),

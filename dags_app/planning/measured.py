@@ -11,7 +11,7 @@ from typing import Any
 
 from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.planning.levels import FIRST_TASK
-from dags_app.planning.specs import MAX_WALL_SECONDS, WorkflowSpec
+from dags_app.planning.specs import WorkflowSpec
 
 #: How input is cut, by the names of the numbers that algorithms read.
 CUTS = ("events_per_job", "lumis_per_job", "files_per_job")
@@ -63,7 +63,6 @@ class SizingLimits:
 
     default_memory_per_core_mb: int
     max_memory_per_core_mb: int
-    max_wall_seconds: int = MAX_WALL_SECONDS
     target_wall_seconds: int = TARGET_WALL_SECONDS
     memory_margin: float = 0.20
     min_request_cpus: int = 1  # fewest cores that a sized job asks for

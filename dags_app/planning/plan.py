@@ -126,7 +126,7 @@ class Plan(NamedTuple):
     @property
     def too_long(self) -> str | None:
         """What to say of jobs, at whichever level, that the wall-clock cap is expected to end; None when there are none."""
-        return sizing.too_long(self.walls, max_wall_seconds=self.dag.max_wall_seconds)
+        return sizing.too_long(self.walls)
 
     @property
     def generated(self) -> list[Generate]:
@@ -158,7 +158,7 @@ def plan(given: PlanningInput) -> Plan:
         dag=replace(given.dag, units=filled.units),
         jobs=cut,
         left_out=left_out,
-        walls=sizing.level_walls(spec, filled.units, max_wall_seconds=given.dag.max_wall_seconds),
+        walls=sizing.level_walls(spec, filled.units),
         more=filled.more,
     )
 

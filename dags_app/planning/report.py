@@ -12,16 +12,7 @@ from dags_app.planning import lumis
 from dags_app.planning.plan import PlanLimits, PlanningInput, WorkLeft, plan
 from dags_app.planning.selection import SiteChoice
 from dags_app.planning.sizing import LevelWalls
-from dags_app.planning.specs import (
-    MAX_WALL_SECONDS,
-    DagLimits,
-    DagSpec,
-    ExcludedFile,
-    InputFileSpec,
-    JobSpec,
-    RefusedLumi,
-    WorkflowSpec,
-)
+from dags_app.planning.specs import DagLimits, DagSpec, ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec
 from wms2.errors import PlanningRefused
 
 Document = dict[str, Any]
@@ -30,13 +21,7 @@ Document = dict[str, Any]
 ALL_REFUSED = "every lumi of the file that is wanted is refused"
 
 
-def plan_document(
-    workflow: WorkflowSpec,
-    files: Sequence[InputFileSpec],
-    limits: PlanLimits | None = None,
-    *,
-    max_wall_seconds: int = MAX_WALL_SECONDS,
-) -> Document:
+def plan_document(workflow: WorkflowSpec, files: Sequence[InputFileSpec], limits: PlanLimits | None = None) -> Document:
     """Plan the whole request, not only a first round.
 
     Returns:
@@ -49,7 +34,7 @@ def plan_document(
     # a splitter by lumis takes all files at once, since files of two groups may share a lumi, and keeps groups together itself
     by_lumi = workflow.generation is None and workflow.splitting.algorithm.by_lumi
     work = WorkLeft(parts=([files] if by_lumi else _groups(workflow, files)) or [[]])
-    dag = DagSpec("", "", "", 0, workflow, (), DagLimits(), max_wall_seconds)
+    dag = DagSpec("", "", "", 0, workflow, (), DagLimits())
     try:
         planned = plan(PlanningInput(dag, work, limits or PlanLimits()))
     except PlanningRefused as refusal:

@@ -19,7 +19,15 @@ from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.planning.levels import FIRST_TASK, all_tasks, level_plans
-from dags_app.planning.specs import JobSpec, LevelNode, ResourceSpec, SplittingAlgo, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import (
+    MAX_WALL_SECONDS,
+    JobSpec,
+    LevelNode,
+    ResourceSpec,
+    SplittingAlgo,
+    WorkflowSpec,
+    WorkUnitSpec,
+)
 from wms2.errors import PlanningRefused
 
 #: Scratch that every payload job needs beside its data: sandbox, logs, job reports, conditions cache.
@@ -71,14 +79,14 @@ def task_resources(workflow: WorkflowSpec, task: int = FIRST_TASK) -> ResourceSp
     return next(each.resources for each in all_tasks(workflow) if each.number == task)
 
 
-def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds: int, input_kb: int = 0) -> SlotRequest:
+def processing_request(resources: ResourceSpec, events: int, *, input_kb: int = 0) -> SlotRequest:
     """Slot of one processing job of a task that asks for ``resources``: room for its events, and events x TimePerEvent.
 
     ``SizePerEvent`` is the disk of all tiers together (docs/design/model.md, Sizes). ``input_kb``: of files of the unit itself,
     which are fetched where the site's storage cannot be read from.
     """
     disk_kb = BASE_DISK_KB + input_kb + ceil(events * resources.size_per_event_kb)
-    return SlotRequest(disk_kb, _wall_minutes(events * resources.time_per_event_seconds, max_wall_seconds))
+    return SlotRequest(disk_kb, _wall_minutes(events * resources.time_per_event_seconds))
 
 
 def level_input_kb(workflow: WorkflowSpec, unit: WorkUnitSpec) -> dict[int, list[int]]:
@@ -94,12 +102,12 @@ def level_input_kb(workflow: WorkflowSpec, unit: WorkUnitSpec) -> dict[int, list
     return found
 
 
-def merge_request(unit: WorkUnitSpec, *, max_merge_bytes: int, max_wall_seconds: int) -> SlotRequest:
+def merge_request(unit: WorkUnitSpec, *, max_merge_bytes: int) -> SlotRequest:
     """Slot of a merge: room for one merged file beside its inputs, since one at a time is made, and time to copy all of them."""
     total_bytes = sum(unit.estimated_output_bytes.values())
     largest_bytes = min(max_merge_bytes, ESTIMATE_MARGIN * total_bytes)
     seconds = MIN_WALL_MINUTES * 60 + 2 * total_bytes / MERGE_BYTES_PER_SECOND
-    return SlotRequest(BASE_DISK_KB + ceil(2 * largest_bytes / 1024), _wall_minutes(seconds, max_wall_seconds))
+    return SlotRequest(BASE_DISK_KB + ceil(2 * largest_bytes / 1024), _wall_minutes(seconds))
 
 
 #: Slot of a cleanup.
@@ -136,7 +144,7 @@ class LevelWalls(NamedTuple):
     too_long: int  # jobs above the wall-clock cap
 
 
-def level_walls(workflow: WorkflowSpec, units: Iterable[WorkUnitSpec], *, max_wall_seconds: int) -> tuple[LevelWalls, ...]:
+def level_walls(workflow: WorkflowSpec, units: Iterable[WorkUnitSpec]) -> tuple[LevelWalls, ...]:
     """The expected walls of every task's jobs in ``units``, the first task's first."""
     events: dict[int, list[int]] = {task.number: [] for task in all_tasks(workflow)}
     for unit in units:
@@ -147,20 +155,20 @@ def level_walls(workflow: WorkflowSpec, units: Iterable[WorkUnitSpec], *, max_wa
     for task in all_tasks(workflow):
         many, seconds = events[task.number], task.resources.time_per_event_seconds
         most, algorithm = max(many, default=0), workflow.splitting.algorithm if task.number == FIRST_TASK else task.algorithm
-        above = sum(each * seconds > max_wall_seconds for each in many) if most * seconds > max_wall_seconds else 0
+        above = sum(each * seconds > MAX_WALL_SECONDS for each in many) if most * seconds > MAX_WALL_SECONDS else 0
         total = sum(many) * seconds
         walls.append(LevelWalls(task.number, task.name, algorithm, len(many), most, most * seconds, total, above))
     return tuple(walls)
 
 
-def too_long(walls: Iterable[LevelWalls], *, max_wall_seconds: int) -> str | None:
+def too_long(walls: Iterable[LevelWalls]) -> str | None:
     """What to say when jobs of any task are expected to run longer than the wall-clock cap lets them, else None."""
     found = []
     for level in walls:
         if level.too_long:
             whose = f" of task {level.task} ({level.name})" if level.name else ""
             found.append(
-                f"{level.too_long} of the jobs{whose} are expected to take longer than {max_wall_seconds / 3600:g} h, which is "
+                f"{level.too_long} of the jobs{whose} are expected to take longer than {MAX_WALL_SECONDS / 3600:g} h, which is "
                 f"as long as a job may run (the longest {level.longest_seconds / 3600:.1f} h); {_remedy(level)}"
             )
     return "; ".join(found) or None
@@ -179,11 +187,11 @@ def _remedy(level: LevelWalls) -> str:
     )
 
 
-def _wall_minutes(seconds: float, max_wall_seconds: int) -> int:
-    """The shortest time only for a job that it leaves its margin (``submitfiles.wall_lines``)."""
+def _wall_minutes(seconds: float) -> int:
+    """The shortest time only for a job that it leaves its margin (``submitfiles``)."""
     minutes = ceil(seconds / 60)
     shortest = MIN_WALL_MINUTES + (minutes * layout.WALL_FACTOR > MIN_WALL_MINUTES)
-    return min(max(minutes, shortest), max_wall_seconds // 60)
+    return min(max(minutes, shortest), MAX_WALL_SECONDS // 60)
 
 
 @dataclass(frozen=True, slots=True)

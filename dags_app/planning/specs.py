@@ -480,7 +480,6 @@ class DagSpec:
     workflow: WorkflowSpec
     units: tuple[WorkUnitSpec, ...]
     limits: DagLimits
-    max_wall_seconds: int
     pileup: tuple[PileupDataset, ...] = ()  # of all steps, each dataset once
     accounting: AccountingSpec = AccountingSpec()
     profile: StepProfile = field(default_factory=StepProfile)  # how its steps run inside a slot, at its first submission

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.measured import Pins, SizingLimits, StepMeasured
-from dags_app.planning.specs import StepSpec, TaskSpec, WorkflowSpec
+from dags_app.planning.specs import MAX_WALL_SECONDS, StepSpec, TaskSpec, WorkflowSpec
 
 #: What one more thread of a CMSSW process takes at most, where only one thread count has been measured.
 THREAD_MB = 250
@@ -310,7 +310,7 @@ class TaskModel(NamedTuple):
 
     def most(self, slow_seconds: float) -> tuple[float, str]:
         """Events that a job may have at most."""
-        longest = WALL_ROOM * self.limits.max_wall_seconds / slow_seconds
+        longest = WALL_ROOM * MAX_WALL_SECONDS / slow_seconds
         return min((self.most_events, "the whole request"), (longest, "max_wall_seconds"))
 
     def events(self, layouts: Layouts, cores: int) -> JobEvents:

@@ -16,7 +16,7 @@ from dags_app.planning.cms_ads import TOOL_LINES, UNMONITORED, NodeRole, cms_lin
 from dags_app.planning.gpus import gpu_lines
 from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, task_resources
-from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, StepSpec
+from dags_app.planning.specs import MAX_WALL_SECONDS, AccountingSpec, DagLimits, DagSpec, StepSpec
 
 #: Requirements rest on an attribute of our own: ``DESIRED_Sites`` is for frontends, and job routers of CMS's schedds rewrite it.
 _AT_OUR_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.{layout.JOB_SITE_ATTRIBUTE})"
@@ -32,6 +32,13 @@ _IDLE, _RUNNING, _HELD = 1, 2, 5
 _CPU_SHARE = 0.01
 _RUN_SECONDS = "(time() - JobCurrentStartDate)"
 _CPU_SECONDS = "((RemoteUserCpu ?: 0) + (RemoteSysCpu ?: 0))"
+#: The wall time that a job asks for, and at whose end the payload ends it: several times the expected one, since processors
+#: differ and hints are wrong. The shortest that is asked for has such a margin already.
+_WALL_FACTOR = f"$({layout.WALL_MACRO}_$(JOB):ifThenElse($(wall_minutes) > {MIN_WALL_MINUTES}, {layout.WALL_FACTOR}, 1))"
+_WALL_LINES = f"""\
+asked_minutes = min({{{_WALL_FACTOR} * $(wall_minutes), {MAX_WALL_SECONDS // 60}}})
+My.MaxWallTimeMins = $INT(asked_minutes)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ include : {layout.FIRST_INCLUDE}
 My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}\
-{watchdog_lines(spec.max_wall_seconds, spec.limits)}\
+{watchdog_lines(MAX_WALL_SECONDS, spec.limits)}\
 requirements = {_AT_OUR_SITE}{platform_requirement(steps)} && {_NOT_AVOIDED} && {_FIRST_THERE}{_extra(spec)}
 queue
 """
@@ -127,9 +134,9 @@ notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INCLUDE}
 {_sites(f"$({layout.SITE_MACRO})")}\
-{_order_lines(goes_on=goes_on)}{wall_lines(spec.max_wall_seconds)}\
+{_order_lines(goes_on=goes_on)}{_WALL_LINES}\
 {platform_lines(steps)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
-{watchdog_lines(spec.max_wall_seconds, spec.limits, pinned=True)}\
+{watchdog_lines(MAX_WALL_SECONDS, spec.limits, pinned=True)}\
 requirements = {_AT_OUR_SITE}{platform_requirement(steps)}{extra}
 queue
 """
@@ -140,7 +147,7 @@ queue
 _SITE_JOB_PRIORITY = 2_000_000_000
 
 
-def site_job_submit(site: str, slot: SiteSlot, *, held_seconds: int, accounting: AccountingSpec) -> str:
+def site_job_submit(site: str, slot: SiteSlot, *, accounting: AccountingSpec) -> str:
     """A job at a site that is no node of a DAG, without ``queue``; stamps, what a DAG's ``credential.inc`` would say, and all
     else that identifies it come with it."""
     who = (("accounting_group", accounting.group), ("accounting_group_user", accounting.user))
@@ -168,7 +175,7 @@ My.{layout.UNIT_ATTRIBUTE} = "site"
 My.{layout.FENCE_ATTRIBUTE} = 0
 My.WMS2_Role = "site"
 {platform_lines(slot.steps)}{"".join(f"{name} = {plain(value, name)}{chr(10)}" for name, value in who if value)}\
-{watchdog_lines(slot.minutes * 60, DagLimits(no_cpu_seconds=slot.minutes * 60, held_seconds=held_seconds))}\
+{watchdog_lines(slot.minutes * 60, DagLimits(no_cpu_seconds=slot.minutes * 60))}\
 requirements = {_AT_OUR_SITE}{platform_requirement(slot.steps)}
 """
 
@@ -192,17 +199,6 @@ def _order_lines(*, goes_on: bool) -> str:
     """What HTCondor compares among jobs of one ``JobPrio``, which is the request's priority alone: what ``goes_on`` with a unit
     that has begun is before what begins others, else all units end together at the very end; then the units' order."""
     return f"place = -1 * $(wms2_place)\nMy.PostJobPrio1 = {int(goes_on)}\nMy.PostJobPrio2 = $INT(place)\n"
-
-
-def wall_lines(max_wall_seconds: int) -> str:
-    """The wall time that a job asks for, and at whose end the payload ends it: several times the expected one, since processors
-    differ and hints are wrong. The shortest that is asked for has such a margin already."""
-    first = f"ifThenElse($(wall_minutes) > {MIN_WALL_MINUTES}, {layout.WALL_FACTOR}, 1)"
-    factor = f"$({layout.WALL_MACRO}_$(JOB):{first})"
-    return f"""\
-asked_minutes = min({{{factor} * $(wall_minutes), {int(max_wall_seconds) // 60}}})
-My.MaxWallTimeMins = $INT(asked_minutes)
-"""
 
 
 def watchdog_lines(max_wall_seconds: int, limits: DagLimits, *, pinned: bool = False) -> str:

@@ -25,7 +25,7 @@ from dags_app.payload.contract.files import tail_text
 from dags_app.payload.contract.layout import SCRIPTS_LOG, SITE_ATTRIBUTE
 from dags_app.payload.post.eventlog import EXECUTE, attribute, read_events
 from dags_app.planning.canary import ANSWER, LANDINGS, NODES_LOG, OUTER, PAYLOAD, canary_files
-from dags_app.services.site_jobs import JOB_HELD_SECONDS, intent_closed_after, proved_absent
+from dags_app.services.site_jobs import intent_closed_after, proved_absent
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, SiteStatus
@@ -259,7 +259,7 @@ def _over(row: Onboarding) -> bool:
 def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     settings, place = conf(), Path(row.schedd.submit_root) / CANARIES / str(row.pk)
     sites = _sites_of(row.schedd)
-    files = canary_files(str(row.pk), settings.instance, sites, held_seconds=JOB_HELD_SECONDS, accounting=accounting())
+    files = canary_files(str(row.pk), settings.instance, sites, accounting=accounting())
     begun, now = caller.since_boot(), clock.now()  # before the intent: who is paused in between has no time left to submit
     mine = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, intent_at=None)
     if mine.update(intent_at=now, directory=str(place)) != 1:

@@ -45,8 +45,6 @@ from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
 from wms2.runtime.passes import row_by_itself
 
-#: A job that HTCondor put on hold, not a person, is removed after this and tried again.
-JOB_HELD_SECONDS = 300
 #: A job at a site that has begun ends after so long; what it did not get to is another's.
 SITE_JOB_RUN_SECONDS = 3600
 #: A job at a site that has not ended so long after its submission is removed and tried again.
@@ -149,12 +147,7 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     slot = replace(slot, minutes=slot.minutes + _LAST_MINUTES)
     if why := credential_obstacle(slot.minutes * 60 if isinstance(task, HarvestTask) else 0):  # others need it but now
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
-    text = credential_inc(factory.job_credential()) + site_job_submit(
-        job.site,
-        slot,
-        held_seconds=JOB_HELD_SECONDS,
-        accounting=accounting(),
-    )
+    text = credential_inc(factory.job_credential()) + site_job_submit(job.site, slot, accounting=accounting())
     begun, now = caller.since_boot(), clock.now()  # before the intent: who is paused in between has no time left to submit
     prepared = SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at__isnull=True)
     if prepared.update(intent_at=now) != 1:

@@ -29,11 +29,10 @@ from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
 from dags_app.planning.sizing import Sizes, after, sizes_from_json
-from dags_app.planning.specs import MAX_WALL_SECONDS, DagLimits, DagSpec
+from dags_app.planning.specs import DagLimits, DagSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
-from dags_app.services.site_jobs import JOB_HELD_SECONDS
 from dags_app.services.submit import accounting, dag_in_queue
 from dags_app.services.watch import LONGEST_WALL
 from outputs_app.blocks.ownership import lumis_take
@@ -63,12 +62,6 @@ from wms2.web.formatting import counted
 
 #: Jobs of one DAG, of all roles; more work waits for a further round.
 MAX_NODES_PER_DAG = 50_000
-#: A job that runs so long and has used less than 1 % of a core is ended.
-_JOB_NO_CPU_SECONDS = 7200
-#: A job that was started so often, and evicted each time, is removed; its unit goes elsewhere.
-_JOB_MAX_STARTS = 5
-#: A job that waits so long for the site of its work unit is removed; the unit lands elsewhere.
-_JOB_IDLE_SECONDS = 5 * 86_400
 
 #: In ``Round.sizing``: events of deterministic pileup that all rounds so far have mixed, by task.
 _MIXED = "mixed_before"
@@ -177,7 +170,6 @@ def _gathered(request: Request, fenced: Fenced | None, *, full_units: bool) -> t
         workflow=replace(spec, steps=steps_with_levels(spec.steps)),
         units=(),
         limits=_limits(request),
-        max_wall_seconds=MAX_WALL_SECONDS,
         pileup=pileup_resolve(spec),
         profile=after(sizes_from_json(submitted or {}), Sizes(profile=sizing.profile)).profile,
         mixed_before={task: int(events) for task, events in numbered((before or {}).get(_MIXED) or {})},
@@ -203,11 +195,7 @@ def _limits(request: Request) -> DagLimits:
         processing_retries=limits.retry_processing,
         merge_retries=limits.retry_merge,
         cooloff_seconds=limits.cooloff_base_seconds,
-        no_cpu_seconds=_JOB_NO_CPU_SECONDS,
-        held_seconds=JOB_HELD_SECONDS,
         stage_out_pauses_seconds=conf().stage_out_pauses,
-        max_starts=_JOB_MAX_STARTS,
-        idle_seconds=_JOB_IDLE_SECONDS,
     )
 
 

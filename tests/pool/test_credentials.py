@@ -118,7 +118,7 @@ def test_a_job_at_a_site_that_is_no_node_carries_it_too(ready: None, proxy: Prox
     payload.write_text('#!/bin/sh\ncat "$X509_USER_PROXY$BEARER_TOKEN_FILE" | sha256sum | cut -c1-64 > seen\n')
     payload.chmod(0o755)
     carried = credential_inc(Credential("jobs", "-", str(proxy.path), is_token=is_token))
-    text = carried + site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
+    text = carried + site_job_submit("T2_CH_CERN", SiteSlot(10), accounting=AccountingSpec())
     schedd = Schedd.objects.get()
     pool, stamps = adapter(schedd), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
     condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)
@@ -141,7 +141,7 @@ def test_a_token_is_found_inside_a_container(ready: None, proxy: Proxy, seconds:
     build_payload(place / Path(layout.PAYLOAD).name)
     write_json(place / layout.SITE_TASK_FILE, to_json(ListingTask("key", "T2_US_Purdue", 60.0, ())))
     carried = credential_inc(Credential("jobs", "-", str(proxy.path), is_token=True))
-    text = carried + site_job_submit("T2_US_Purdue", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
+    text = carried + site_job_submit("T2_US_Purdue", SiteSlot(10), accounting=AccountingSpec())
     pool, stamps = adapter(Schedd.objects.get()), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
     condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)
     reported = (place / layout.SITE_STDERR).read_text()

@@ -149,6 +149,5 @@ def dag_spec(
         workflow=workflow,
         units=tuple(units),
         limits=DagLimits(),
-        max_wall_seconds=172_800,
     )
     return replace(made, **changes)

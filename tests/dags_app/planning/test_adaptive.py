@@ -18,7 +18,7 @@ from dags_app.planning.measured import Pins, Sizing, SizingLimits, Spread, StepM
 from dags_app.planning.specs import GenerationSpec, GpuSpec, ResourceSpec, SplittingAlgo, WorkflowSpec
 from tests.support.planning import generation_workflow, input_workflow, output, step, task_tree
 
-LIMITS = SizingLimits(default_memory_per_core_mb=2000, max_memory_per_core_mb=3000, max_wall_seconds=48 * 3600)
+LIMITS = SizingLimits(default_memory_per_core_mb=2000, max_memory_per_core_mb=3000)
 HOUR = 3600
 
 

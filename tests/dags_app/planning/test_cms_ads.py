@@ -125,7 +125,7 @@ def test_jobs_are_counted_to_the_configured_group() -> None:
 
 
 def test_a_job_that_requests_wait_for_goes_before_every_node_of_a_dag() -> None:
-    text = site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
+    text = site_job_submit("T2_CH_CERN", SiteSlot(10), accounting=AccountingSpec())
     (priority,) = (int(line.partition("=")[2]) for line in text.splitlines() if line.startswith("priority ="))
     assert MAX_PRIORITY < priority < 2**31
 
@@ -143,7 +143,7 @@ def test_monitoring_finds_what_it_reads_of_wmagents_jobs() -> None:
         assert "My.Requestioslots" not in job, "HTCondor would demand such slots of every machine; only CMS's pilots have them"
         assert "My.CMS_RequestType" not in job, "of a former release's request it is not known"
     assert [job["My.CMS_Type"] for job in jobs.values()] == ['"DONOTMONIT"', '"test"', '"test"', '"test"']
-    site = attributes(site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec(production=True)))
+    site = attributes(site_job_submit("T2_CH_CERN", SiteSlot(10), accounting=AccountingSpec(production=True)))
     assert (site["My.CMS_Type"], site["My.CMS_WMTool"]) == ('"DONOTMONIT"', '"WMS2"')
 
 

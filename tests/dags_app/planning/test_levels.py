@@ -209,7 +209,7 @@ def test_nodes_of_all_tasks_count_for_a_dags_limit_and_only_the_first_task_claim
 
 def test_a_node_asks_for_what_its_own_task_needs() -> None:
     tree = task_tree()
-    assert processing_request(task_resources(tree, 4), 90, max_wall_seconds=172_800) == (BASE_DISK_KB + 90 * 512, 900)
+    assert processing_request(task_resources(tree, 4), 90) == (BASE_DISK_KB + 90 * 512, 900)
     submits = [node_submit(dag_spec(tree), NodeRole.PROCESSING, task) for task in (3, 4)]
     assert "request_cpus = 1\n" in submits[0] and "$(MEMORY_$(JOB):$(TASK_3_MEMORY_MB))" in submits[0]
     assert "request_cpus = 8\n" in submits[1] and "$(MEMORY_$(JOB):$(TASK_4_MEMORY_MB))" in submits[1]

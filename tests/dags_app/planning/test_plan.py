@@ -28,7 +28,7 @@ ENDLESS = PlanLimits(max_jobs=None)
 def planned(
     workflow: WorkflowSpec, work: WorkLeft, limits: PlanLimits = ENDLESS, *, pileup: Sequence[PileupDataset] = (),
 ) -> Plan:  # fmt: skip
-    dag = DagSpec("dag", "workflow", "test", 3, workflow, (), DagLimits(), 172_800, pileup=tuple(pileup))
+    dag = DagSpec("dag", "workflow", "test", 3, workflow, (), DagLimits(), pileup=tuple(pileup))
     return plan(PlanningInput(dag, work, limits))
 
 
