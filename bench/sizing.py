@@ -15,7 +15,7 @@ from math import exp, log
 
 from dags_app.payload.contract.step_profile import StepRun
 from dags_app.planning.adaptive import size_round
-from dags_app.planning.measured import Sizing, SizingLimits, Spread, StepMeasured
+from dags_app.planning.measured import TARGET_WALL_SECONDS, Sizing, SizingLimits, Spread, StepMeasured
 from dags_app.planning.specs import MAX_WALL_SECONDS, GenerationSpec, ResourceSpec, WorkflowSpec
 from tests.support.planning import generation_workflow, output, step
 
@@ -286,7 +286,7 @@ def verdicts(courses: Sequence[Course]) -> list[Verdict]:
                 _share(done.waste > 0.20 for done in rounds if not bounded(done, "memory_mb") or bounded(done, GUESSED)),
                 _share(done.used_mb > done.memory_mb for done in free),
                 sum(done.over for done in rounds) / len(rounds),
-                _share(abs(done.wall_seconds / LIMITS.target_wall_seconds - 1) > 0.20 for done in timed),
+                _share(abs(done.wall_seconds / TARGET_WALL_SECONDS - 1) > 0.20 for done in timed),
                 _share(not 2**31 * 0.8 <= done.merged_bytes <= 2**32 * 1.2 for done in sized),
                 sum(done.too_long for done in rounds) / len(rounds),
                 sum(done.efficiency for done in rounds) / len(rounds),

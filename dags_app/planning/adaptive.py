@@ -140,10 +140,9 @@ def _cores(task: TaskModel, decisions: list[Decision]) -> int:
     taken = max(
         (layout.processes * layout.threads for step, layout in task.whole(hint).items() if step in task.pins.layouts), default=1
     )
-    floor = min(max(task.limits.min_request_cpus, taken), hint)
+    floor = min(taken, hint)
     if not floor <= cores <= hint:
-        least = "min_request_cpus" if taken < floor else "layouts"
-        cores, bound = min(max(cores, floor), hint), least if cores < floor else "Multicore"
+        cores, bound = min(max(cores, floor), hint), "layouts" if cores < floor else "Multicore"
     while cores < hint and not _window_holds(task, cores):
         cores, bound = min(2 * cores, hint), "max_memory_per_core_mb"
     why = f"{busy:.2f} of {hint} cores are kept busy"

@@ -63,9 +63,7 @@ class SizingLimits:
 
     default_memory_per_core_mb: int
     max_memory_per_core_mb: int
-    target_wall_seconds: int = TARGET_WALL_SECONDS
     memory_margin: float = 0.20
-    min_request_cpus: int = 1  # fewest cores that a sized job asks for
     min_jobs: int = 8
     split_below: float = 0.5  # a step that keeps a smaller share of its cores busy runs as several processes
     overcommit_max: float = 1.0  # threads of a step's processes together, as a multiple of the job's cores

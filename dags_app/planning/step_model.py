@@ -12,7 +12,7 @@ from math import inf, log2, sqrt
 from typing import NamedTuple
 
 from dags_app.planning.levels import FIRST_TASK, all_tasks
-from dags_app.planning.measured import Pins, SizingLimits, StepMeasured
+from dags_app.planning.measured import TARGET_WALL_SECONDS, Pins, SizingLimits, StepMeasured
 from dags_app.planning.specs import MAX_WALL_SECONDS, StepSpec, TaskSpec, WorkflowSpec
 
 #: What one more thread of a CMSSW process takes at most, where only one thread count has been measured.
@@ -318,7 +318,7 @@ class TaskModel(NamedTuple):
         seconds = sum(self.seconds(layouts, cores).values())
         most = self.most(self.slow_seconds(layouts, cores))
         pinned = self.pins.events_per_job
-        wanted = min((self.limits.target_wall_seconds / seconds, ""), (self.most_to_merge, "max_merge_bytes"))
+        wanted = min((TARGET_WALL_SECONDS / seconds, ""), (self.most_to_merge, "max_merge_bytes"))
         goal, bound = min((pinned, "") if pinned else wanted, most)
         return JobEvents(goal, bound, *most, seconds)
 
