@@ -18,6 +18,9 @@ from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupBlock, PileupDataset, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
+#: The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go there.
+PILEUP_MIN_FRACTION = 0.1
+
 
 def pileup_document(datasets: Sequence[PileupDataset]) -> str:
     """``pileup.json``: the files of every dataset by block, one block to a line."""
@@ -58,7 +61,7 @@ def sites_holding(dataset: PileupDataset, *, least_fraction: float) -> dict[str,
     return {site: count / total for site, count in sorted(held.items()) if count >= least_fraction * total}
 
 
-def pileup_sites(workflow: WorkflowSpec, datasets: Sequence[PileupDataset], *, least_fraction: float) -> frozenset[str] | None:
+def pileup_sites(workflow: WorkflowSpec, datasets: Sequence[PileupDataset]) -> frozenset[str] | None:
     """Sites where every dataset of the request can be mixed; None when that restricts nothing.
 
     Raises:
@@ -74,11 +77,11 @@ def pileup_sites(workflow: WorkflowSpec, datasets: Sequence[PileupDataset], *, l
     admitted = frozenset(workflow.site_whitelist) - frozenset(workflow.site_blacklist)
     common: frozenset[str] | None = None
     for dataset in datasets:
-        held = frozenset(sites_holding(dataset, least_fraction=least_fraction))
+        held = frozenset(sites_holding(dataset, least_fraction=PILEUP_MIN_FRACTION))
         here = held & admitted if workflow.site_whitelist else held - frozenset(workflow.site_blacklist)
         if not here:
             raise PlanningRefused(
-                f"pileup {dataset.dataset}: none of the request's sites has {least_fraction:.0%} of it on disk "
+                f"pileup {dataset.dataset}: none of the request's sites has {PILEUP_MIN_FRACTION:.0%} of it on disk "
                 f"(on disk at: {', '.join(sorted(held)) or _where(dataset)}); place it with Rucio, change SiteWhitelist, or "
                 "assign the request with TrustPUSitelists"
             )

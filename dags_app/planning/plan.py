@@ -66,7 +66,6 @@ class PlanLimits:
     max_work: int = sys.maxsize
     max_jobs: int | None = 2_000_000
     full_units: bool = False
-    pileup_min_fraction: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ def plan(given: PlanningInput) -> Plan:
         PlanningRefused: it cannot be planned as asked.
     """
     spec, limits = given.dag.workflow, given.limits
-    sites = pileup_sites(spec, given.dag.pileup, least_fraction=limits.pileup_min_fraction)
+    sites = pileup_sites(spec, given.dag.pileup)
     left_out, cut = LeftOut(), list[JobSpec]()
     jobs = jobs_at(_within_limit(jobs_of(spec, given.work, left_out), cut, limits.max_jobs), sites)
     units = group_jobs(

@@ -23,7 +23,7 @@ from dags_app.states import history
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.unbegun import check_is_due
-from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
+from requests_app.work.pileup import pileup_resolve
 from requests_app.work.spec import spec_of
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
@@ -60,7 +60,7 @@ def pileup_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
         return
     try:
         spec, why = spec_of(workflow), ""
-        places = pileup_sites(spec, pileup_resolve(spec), least_fraction=PILEUP_MIN_FRACTION)
+        places = pileup_sites(spec, pileup_resolve(spec))
     except PlanningRefused as error:  # no site has it, or it is not to be mixed any more
         places, why = frozenset[str](), f": {error}"
     except ServiceUnavailable as error:

@@ -27,8 +27,6 @@ from wms2.adapters import factory
 from wms2.adapters.types import DbsFileInfo
 from wms2.errors import NotFoundInService, PlanningRefused, ServiceUnavailable
 
-#: The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go there.
-PILEUP_MIN_FRACTION = 0.1
 #: For how long the files and places of a pileup dataset count before DBS and Rucio are read again; shared by all requests.
 PILEUP_CACHE_SECONDS = 6 * 3600
 
@@ -67,7 +65,7 @@ def pileup_now(spec: specs.WorkflowSpec, directory: Path) -> tuple[str, frozense
         found = pileup_of(written)
     if not found:
         return None
-    return pileup_document(found), pileup_sites(spec, found, least_fraction=PILEUP_MIN_FRACTION)
+    return pileup_document(found), pileup_sites(spec, found)
 
 
 def _resolved(name: str, kind: str, sites: dict[str, tuple[str, ...]]) -> specs.PileupDataset:

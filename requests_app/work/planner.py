@@ -45,7 +45,7 @@ from requests_app.work.input_reading import input_open
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import DAG_MAX_PROCESSING, limits_of
-from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
+from requests_app.work.pileup import pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.remaining import record_left_out, work_left
 from requests_app.work.rounds import dag_discard
@@ -182,7 +182,6 @@ def _gathered(request: Request, fenced: Fenced | None, *, full_units: bool) -> t
         max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,
         full_units=full_units,
-        pileup_min_fraction=PILEUP_MIN_FRACTION,
     )
     return PlanningInput(dag, work, limits, sizing.bytes_per_event), sizing, ledger
 

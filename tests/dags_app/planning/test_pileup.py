@@ -41,43 +41,44 @@ def test_a_site_counts_by_its_share_of_the_files() -> None:
 def test_jobs_go_where_all_pileup_is() -> None:
     here, there = dataset(((FNAL, PURDUE), 1)), dataset(((CERN, FNAL), 1), name="/Other/PU-v1/RAW")
 
-    assert pileup_sites(workflow(), [here], least_fraction=0.1) == {FNAL}
-    assert pileup_sites(workflow(), [here, there], least_fraction=0.1) == {FNAL}
-    assert pileup_sites(workflow(), [], least_fraction=0.1) is None
+    assert pileup_sites(workflow(), [here]) == {FNAL}
+    assert pileup_sites(workflow(), [here, there]) == {FNAL}
+    assert pileup_sites(workflow(), []) is None
 
 
 def test_without_a_white_list_every_site_with_pileup_counts_but_the_black_ones() -> None:
     open_to_all = replace(workflow(), site_whitelist=(), site_blacklist=(CERN,))
 
-    assert pileup_sites(open_to_all, [dataset(((FNAL, CERN, PURDUE), 1))], least_fraction=0.1) == {FNAL, PURDUE}
+    assert pileup_sites(open_to_all, [dataset(((FNAL, CERN, PURDUE), 1))]) == {FNAL, PURDUE}
 
 
 def test_trusted_site_lists_let_pileup_be_read_from_elsewhere() -> None:
     trusting = workflow(trust_pileup_sitelists=True)
 
-    assert pileup_sites(trusting, [dataset(((PURDUE,), 1))], least_fraction=0.1) is None
+    assert pileup_sites(trusting, [dataset(((PURDUE,), 1))]) is None
 
 
 @pytest.mark.parametrize("trusted", [False, True])
 def test_pileup_on_no_disk_is_refused_with_what_to_do(trusted: bool) -> None:
     with pytest.raises(PlanningRefused, match=rf"pileup {PREMIX}: no file is on disk at any site; have Rucio place it"):
-        pileup_sites(workflow(trust_pileup_sitelists=trusted), [dataset()], least_fraction=0.1)
+        pileup_sites(workflow(trust_pileup_sitelists=trusted), [dataset()])
 
 
 def test_pileup_at_other_sites_is_refused_with_where_it_is() -> None:
     with pytest.raises(PlanningRefused, match=r"on disk at: T2_US_Purdue\); place it with Rucio, change SiteWhitelist"):
-        pileup_sites(workflow(), [dataset(((PURDUE,), 1))], least_fraction=0.1)
-    with pytest.raises(PlanningRefused, match=r"has 50% of it on disk \(on disk at: T2_US_Purdue\)"):
-        pileup_sites(workflow(), [dataset(((PURDUE,), 3), ((FNAL,), 1))], least_fraction=0.5)
-    with pytest.raises(PlanningRefused, match=r"on disk at: T1_US_FNAL 33%, T2_CH_CERN 33%, T2_US_Purdue 33%\)"):
-        pileup_sites(workflow(), [dataset(((FNAL,), 1), ((CERN,), 1), ((PURDUE,), 1))], least_fraction=0.5)
+        pileup_sites(workflow(), [dataset(((PURDUE,), 1))])
+    with pytest.raises(PlanningRefused, match=r"has 10% of it on disk \(on disk at: T2_US_Purdue\)"):
+        pileup_sites(workflow(), [dataset(((PURDUE,), 19), ((FNAL,), 1))])
+    spread = dataset(*(((site,), 1) for site in (FNAL, CERN, PURDUE)), *(((f"T2_XX_{number}",), 1) for number in range(8)))
+    with pytest.raises(PlanningRefused, match=r"on disk at: T1_US_FNAL 9%, T2_CH_CERN 9%, T2_US_Purdue 9%\)"):
+        pileup_sites(workflow(), [spread])
 
 
 def test_two_samples_at_different_sites_are_refused_together() -> None:
     apart = [dataset(((FNAL,), 1)), dataset(((CERN,), 1), name="/Other/PU-v1/RAW")]
 
     with pytest.raises(PlanningRefused, match=r"no site of the request has all its pileup on disk"):
-        pileup_sites(workflow(), apart, least_fraction=0.1)
+        pileup_sites(workflow(), apart)
 
 
 def test_jobs_keep_the_sites_that_have_the_pileup() -> None:

@@ -291,7 +291,6 @@ def test_pileup_that_dbs_cannot_name_is_refused(catalogues: Catalogues, blocks: 
 
 def _plan(spec: WorkflowSpec, monkeypatch: pytest.MonkeyPatch, submit_root: Path) -> Path:
     settings = planner.conf().model_copy(update={"submit_root": submit_root})
-    monkeypatch.setattr(planner, "PILEUP_MIN_FRACTION", 0.2)
     monkeypatch.setattr(planner, "conf", lambda: settings)
     workflow = workflow_row(spec=spec)
     Request.objects.filter(pk=workflow.request.pk).update(status=RequestStatus.PLANNING)
