@@ -12,7 +12,7 @@ allowed; else it is refused. ``Annotated[..., Json(...)]`` says what a type cann
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .reading import Value
@@ -76,6 +76,12 @@ def to_json(value: Any) -> dict[str, Any]:
             held = getattr(value, field.name)
             document[field.key] = held if field.write is None else field.write(held)
     return document
+
+
+def some_of(value: Any, names: Iterable[str]) -> dict[str, Any]:
+    """These fields alone of the object, in the order given."""
+    written = to_json(value)
+    return {name: written[name] for name in names}
 
 
 class _Field(NamedTuple):

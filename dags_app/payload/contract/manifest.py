@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import lumis
-from .convert import to_json
+from .convert import some_of
 from .documents import JobDocument, Origins, Output, UnitDocument
 from .layout import MANIFEST_VERSION, utc_now
 from .reports import NodeReport, OutputRecord, Slot, StepRecord
@@ -31,15 +31,9 @@ def build_manifest(
     """The manifest of a unit whose merge is done."""
     return {
         "schema": MANIFEST_VERSION,
-        "instance": job.instance,
-        "request_name": job.request_name,
-        "workflow_id": str(job.workflow_id),
-        "dag_id": job.dag_id,
+        **some_of(job, ("instance", "request_name", "workflow_id", "dag_id")),
         "unit": unit.unit,
-        "fence": slot.fence,
-        "job_id": slot.job_id,
-        "execution": slot.execution,
-        "site": slot.site,
+        **some_of(slot, ("fence", "job_id", "execution", "site")),
         "rse": rse,
         "written_at": utc_now(),
         "jobs": [
@@ -55,11 +49,8 @@ def _output(output: Output, unit: UnitDocument, reports: tuple[NodeReport, ...],
     kept = ("lfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
     mine = [each for each in merged if (each[0].step, each[0].module) == (output.step, output.module)]
     return {
-        "dataset": output.dataset,
-        "module": output.module,
-        "step": output.step,
-        "tier": output.tier,
-        "files": [{**_named(kept, file), "pieces": _pieces(unit, reports, origins)} for file, origins in mine],
+        **some_of(output, ("dataset", "module", "step", "tier")),
+        "files": [{**some_of(file, kept), "pieces": _pieces(unit, reports, origins)} for file, origins in mine],
     }
 
 
@@ -87,13 +78,8 @@ def _metrics(reports: Iterable[NodeReport]) -> dict[str, Any]:
             "processes": max(step.processes for _, step in ran),
             "threads": max(step.threads for _, step in ran),
             "jobs": [
-                {"node": report.node, "cgroup_peak_mb": report.cgroup_peak_mb, **_named(_MEASURED, step)} for report, step in ran
+                {"node": report.node, "cgroup_peak_mb": report.cgroup_peak_mb, **some_of(step, _MEASURED)} for report, step in ran
             ],
         }
         for name, ran in by_step.items()
     }
-
-
-def _named(names: Iterable[str], value: object) -> dict[str, Any]:
-    written = to_json(value)
-    return {name: written[name] for name in names}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ..contract import documents, files, scripts
-from ..contract.convert import read, to_json
+from ..contract.convert import read, some_of
 from ..contract.documents import UnitDocument, UnitJob
 from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
 from ..contract.lumis import Counts
@@ -52,7 +52,7 @@ def gather(directory: Path, node: str) -> int:
     for upstream in unit_job.reads:
         _, report = accepted_report(directory, unit, upstream, site)
         left = report.files_of(task.input_step or "", task.input_module or "")
-        found += [{name: to_json(file)[name] for name in _GATHERED} for file in left]
+        found += [some_of(file, _GATHERED) for file in left]
         idle += [] if left else [upstream]
     document = {"schema": NODE_INPUT_SCHEMA, "unit": unit.unit, "node": node, "files": found, "idle": idle}
     files.write_json(directory / node_input_name(node), document)
