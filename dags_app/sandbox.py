@@ -1,16 +1,12 @@
-"""Packing what a DAG directory carries beside rendered text: the sandbox with the PSets, and the payload zipapp."""
+"""Packing the sandbox of a DAG directory, with the PSets."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import tarfile
-import tempfile
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 
-from dags_app.payload.build import build_payload
 from dags_app.payload.contract.layout import pset_path
 from dags_app.planning.specs import WorkflowSpec
 from wms2.errors import PlanningRefused
@@ -36,12 +32,3 @@ def sandbox_pack(*, workflow: WorkflowSpec, psets: Mapping[str, str]) -> bytes:
             info.size, info.mode, info.mtime = len(content), 0o644, 0
             tar.addfile(info, io.BytesIO(content))
     return gzip.compress(packed.getvalue(), mtime=0)
-
-
-@cache
-def payload_bytes() -> bytes:
-    """The payload of this release, built once per process."""
-    with tempfile.TemporaryDirectory() as directory:
-        target = Path(directory) / "wms2_payload.pyz"
-        build_payload(target)
-        return target.read_bytes()

@@ -9,12 +9,12 @@ little else). Another version passes it over and takes the source; none compares
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import io
 import marshal
 import os
 import zipfile
+from functools import cache
 from pathlib import Path
 
 PACKAGE = "wms2_payload"
@@ -28,8 +28,9 @@ _RUN_ELSEWHERE = "programs/"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip file can hold
 
 
+@cache
 def payload_bytes() -> bytes:
-    """The zipapp's bytes: every module and program of this package in the order of their names, without times."""
+    """The zipapp's bytes, made once in a process: every module and program of this package by name, without times."""
     source = Path(__file__).parent
     buffer = io.BytesIO((source / _LAUNCHER).read_bytes())
     buffer.seek(0, io.SEEK_END)
@@ -48,14 +49,12 @@ def payload_bytes() -> bytes:
     return buffer.getvalue()
 
 
-def build_payload(target: Path) -> str:
-    """Write the executable zipapp to ``target`` (replaced whole) and return its sha256."""
-    data = payload_bytes()
+def build_payload(target: Path) -> None:
+    """Write the executable zipapp to ``target``, replaced whole."""
     part = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    part.write_bytes(data)
+    part.write_bytes(payload_bytes())
     part.chmod(0o755)
     part.replace(target)
-    return hashlib.sha256(data).hexdigest()
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

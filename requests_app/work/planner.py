@@ -22,6 +22,7 @@ from django.db.models.functions import Greatest
 
 from dags_app.failure_rules import rules_in_force
 from dags_app.models import DAG
+from dags_app.payload.build import payload_bytes
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
 from dags_app.planning import writer
@@ -31,7 +32,7 @@ from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, pla
 from dags_app.planning.sizing import Sizes, after, sizes_from_json
 from dags_app.planning.specs import DagLimits, DagSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
-from dags_app.sandbox import payload_bytes, sandbox_pack
+from dags_app.sandbox import sandbox_pack
 from dags_app.services.plan import dag_record_ready
 from dags_app.services.submit import accounting, dag_in_queue
 from dags_app.services.watch import LONGEST_WALL
