@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dags_app.planning.files_document import read_files
 from dags_app.planning.plan import PlanLimits
 from dags_app.planning.report import plan_document
 from requests_app.intake import prepare_plan_spec
+from requests_app.intake.files_document import read_files
 from requests_app.intake.plan import refuse_unknown_blocks
 from requests_app.management.documents import read_json, refusal_reported
 from wms2.conf import conf

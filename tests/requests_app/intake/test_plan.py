@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dags_app.planning.files_document import read_files
 from dags_app.planning.report import plan_document
 from dags_app.planning.specs import InputFileSpec, SplittingAlgo
 from requests_app.intake import prepare_plan_spec
+from requests_app.intake.files_document import read_files
 from requests_app.intake.plan import refuse_unknown_blocks
 from tests.support.intake import Document, chain, real_document, reprocessing, tasks, with_step
 from wms2.errors import DocumentRefused

@@ -6,21 +6,19 @@ Pydantic at the edge: unknown or wrong fields are named, nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from dags_app.planning import lumis
 from dags_app.planning.specs import InputFileSpec
+from requests_app.intake.values import BIGINT_MAX, shown
 from wms2.errors import DocumentRefused, Problem
 
-#: Largest count that the database and the numbers of events can hold.
-_BIGINT_MAX = 2**63 - 1
 #: CMSSW counts runs and lumis in 32 bits.
 _MAX_NUMBER = 2**32 - 1
 _MAX_NAMED = 20
-_SHOWN_CHARACTERS = 80
 
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -44,13 +42,13 @@ class _Strict(BaseModel):
 class _Lumi(_Strict):
     run: int = Field(ge=1, le=_MAX_NUMBER)
     lumi: int = Field(ge=0, le=_MAX_NUMBER)
-    events: int | None = Field(default=None, ge=0, le=_BIGINT_MAX)
+    events: int | None = Field(default=None, ge=0, le=BIGINT_MAX)
 
 
 class _File(_Strict):
     lfn: _Name
-    size_bytes: int = Field(ge=0, le=_BIGINT_MAX)
-    events: int = Field(ge=0, le=_BIGINT_MAX)
+    size_bytes: int = Field(ge=0, le=BIGINT_MAX)
+    events: int = Field(ge=0, le=BIGINT_MAX)
     lumis: list[_Lumi] = []
     locations: list[_Name] = []
     parents: list[_Name] = []
@@ -92,17 +90,7 @@ def _problem(error: ErrorDetails) -> Problem:
         must = f"must be at most {bounds['le']}"
     if error["type"] in ("missing", "extra_forbidden", "string_too_short"):
         return Problem(where, must)
-    return Problem(where, f"{must}, not {_shown(error['input'])}")
-
-
-def _shown(value: Any) -> str:
-    """A value for a message, cut short; an integer too long to print by its size."""
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "a map"
-    if isinstance(value, int) and abs(value) > _BIGINT_MAX:
-        return f"a number of {value.bit_length()} bits"
-    text = ascii(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+    return Problem(where, f"{must}, not {shown(error['input'])}")
 
 
 def _first_of(problems: list[Problem]) -> list[Problem]:
