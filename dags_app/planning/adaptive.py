@@ -181,7 +181,7 @@ def _layouts(task: TaskModel, cores: int) -> dict[str, Layout]:
         model, base = task.models[step.name], chosen[step.name]
         if step.name in task.pins.layouts:
             continue
-        limit = task.limits.split_below * (_STAYS_SPLIT if model.split_before else 1)
+        limit = task.limits.split_below * (_STAYS_SPLIT if any(row.processes > 1 for row in model.rows) else 1)
         busy = min(model.busy(base.threads), cores) / cores
         if busy >= limit or (1 - busy) * seconds[step.name] < _WORTH_TRYING * sum(seconds.values()):
             continue

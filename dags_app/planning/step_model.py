@@ -121,11 +121,6 @@ class StepModel(NamedTuple):
         return margin / 4 if known else margin
 
     @property
-    def split_before(self) -> bool:
-        """It ran as several processes."""
-        return any(row.processes > 1 for row in self.rows)
-
-    @property
     def thread_counts(self) -> list[int]:
         """Of one process, ascending."""
         return sorted({row.threads for row in self.rows})
@@ -347,14 +342,11 @@ class TaskModel(NamedTuple):
             return floor, "default_memory_per_core_mb"
         return (asked, "") if asked <= ceiling else (ceiling, "max_memory_per_core_mb")
 
-    def most_mb(self, cores: int) -> int:
-        """What a job may ask for."""
-        return self.in_window(self.pins.memory_mb or self.limits.max_memory_per_core_mb * cores, cores)[0]
-
     def fits(self, step: str, layouts: Layouts, cores: int) -> bool:
-        """Whether the step's memory fits, with what of the margin it needs to."""
+        """Whether the step's memory fits what a job may ask for, with what of the margin it needs to."""
         margin = self.models[step].margin(layouts[step], self.limits.memory_margin)
-        return self.rss(layouts, cores)[step] * (1 + margin) <= self.most_mb(cores)
+        most_mb, _ = self.in_window(self.pins.memory_mb or self.limits.max_memory_per_core_mb * cores, cores)
+        return self.rss(layouts, cores)[step] * (1 + margin) <= most_mb
 
 
 def step_models(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits: SizingLimits) -> dict[str, StepModel]:

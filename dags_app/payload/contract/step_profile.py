@@ -45,10 +45,6 @@ class StepProfile:
     version: int = 0
     steps: dict[str, StepRun] = field(default_factory=dict)
 
-    def divides(self, attempt: int) -> bool:
-        """Whether any step runs as several processes at an attempt, so that the next one runs fewer."""
-        return any(run.at(attempt).processes > 1 for run in self.steps.values())
-
 
 def read_step_profile(directory: Path) -> StepProfile:
     """Read it; PayloadError names the field that is wrong. A DAG of an older payload has none: nothing is changed then."""

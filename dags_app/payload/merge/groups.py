@@ -4,32 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from ..contract import codes, lumis
 from ..contract.codes import PayloadError
 from ..contract.documents import MergeLimits, Task
 from ..contract.lumis import LumiCounts
 from ..contract.reports import NodeReport, UnmergedFile
-
-
-class Content(NamedTuple):
-    """What a file holds."""
-
-    events: int
-    lumis: LumiCounts
-
+from ..run.shares import Held
 
 #: Unmerged files that become one merged file, in the order of their lumis.
 Group = tuple[UnmergedFile, ...]
 
 
-def content_of(group: Group) -> Content:
+def content_of(group: Group) -> Held:
     """What the merged file must hold: the sum of its inputs."""
     total: LumiCounts = {}
     for file in group:
         lumis.add_counts(total, file.lumis)
-    return Content(sum(file.events for file in group), total)
+    return Held(sum(file.events for file in group), total)
 
 
 class Parentage:
@@ -115,7 +107,7 @@ def _fits(nodes: list[list[UnmergedFile]], limits: MergeLimits) -> bool:
     return _bytes(nodes) <= limits.max_bytes and sum(file.events for files in nodes for file in files) <= limits.max_events
 
 
-def check_same(expected: Content, merged: Content, name: str, *, events: bool = True) -> None:
+def check_same(expected: Held, merged: Held, name: str, *, events: bool = True) -> None:
     """Refuse a merged file that does not hold exactly what its inputs held.
 
     Args:

@@ -21,8 +21,8 @@ from ..contract.reading import Value
 from ..run import fjr, psets
 from ..run.cmssw import run_in_release
 from ..run.processes import Finished
+from ..run.shares import Held
 from ..run.steps import exit_code_of, explain
-from .groups import Content
 
 COMMAND_VARIABLE = "WMS2_MERGE_COMMAND"
 REPORT_VARIABLE = "WMS2_MERGE_REPORT"
@@ -60,7 +60,7 @@ class MergeRun(NamedTuple):
 
     finished: Finished
     output: Path
-    content: Content
+    content: Held
     guid: str | None = None
 
 
@@ -79,7 +79,7 @@ def by_hadd(task: MergeTask) -> MergeRun:
         if read.exit_code != 0 or not report.is_file():
             raise _failed("sh", read, task.directory)
     document = Value(json.loads(report.read_text(encoding="utf-8")), report.name)
-    return MergeRun(finished, output, Content(document["events"].integer(), lumis.counts_from_json(document["lumis"])))
+    return MergeRun(finished, output, Held(document["events"].integer(), lumis.counts_from_json(document["lumis"])))
 
 
 def by_cmsrun(task: MergeTask) -> MergeRun:
@@ -99,7 +99,7 @@ def by_cmsrun(task: MergeTask) -> MergeRun:
         raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"the merge's report has no GUID of its file, but {written.guid!r}")
     if report.skipped_files:
         raise PayloadError(codes.INPUT_SKIPPED, f"the merge skipped {len(report.skipped_files)} files: {report.skipped_files[0]}")
-    return MergeRun(finished, output, Content(written.events, written.lumis), written.guid)
+    return MergeRun(finished, output, Held(written.events, written.lumis), written.guid)
 
 
 def _failed(program: str, finished: Finished, directory: Path) -> PayloadError:

@@ -54,11 +54,6 @@ class ReportReading:
     problem: str = ""
     inputs: tuple[str, ...] = ()
 
-    @property
-    def is_success(self) -> bool:
-        """Whether the report says that the job did its work."""
-        return self.evidence is None and not self.problem
-
 
 def read_report(path: Path) -> ReportReading:
     """Read a report of any of the three forms, recognized by their contents. XML is read as a stream, JSON up to a bound."""
@@ -250,7 +245,7 @@ def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: st
             return with_answers(found, stderr, reading.inputs or named)
         files = tuple(dict.fromkeys((*found.bad_files, *named)))
         return Evidence(found.code, _joined(found.message, stderr), found.step, found.site, files)
-    if reading.is_success:
+    if not reading.problem:
         if not exit_code:
             return None
         text = f"the report says 0, the process ended with {exit_code}"

@@ -151,8 +151,9 @@ def _situation(
 
 
 def _divides(dag: Path, attempt: int) -> bool:
+    """Whether any step runs as several processes at an attempt, so that the next one runs fewer."""
     try:
-        return read_step_profile(dag).divides(attempt)
+        return any(run.at(attempt).processes > 1 for run in read_step_profile(dag).steps.values())
     except PayloadError:  # a damaged one has failed the job by itself
         return False
 

@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What there is to read of a file."""
+    """What a file holds, or what there is to read of it."""
 
     events: int
     lumis: LumiCounts

@@ -71,11 +71,6 @@ class Protocol(NamedTuple):
     prefix: Optional[str]
     rules: Annotated[tuple[Rule, ...], Json(absent=())]
 
-    @property
-    def is_writable(self) -> bool:
-        """Whether files can be written by it: a virtual one only makes names for others."""
-        return self.access != "virtual" and not self.access.endswith("-ro")
-
     def problem(self) -> str:
         """What is wrong with it."""
         return "" if self.prefix is not None or self.rules else "neither prefix nor rules"
@@ -221,7 +216,8 @@ def _described(root: Path, site: str, place: Path) -> Iterator[Method]:
         if (entry.raw.get("type") or "DISK") != "DISK":
             continue  # whatever else is wrong with it
         description = _description(entry, site)
-        writable = [protocol for protocol in description.protocols if protocol.is_writable]
+        # a virtual one only makes names for others
+        writable = [each for each in description.protocols if each.access != "virtual" and not each.access.endswith("-ro")]
         if description.rse and writable:
             yield from (Method(description, protocol) for protocol in writable)
             return

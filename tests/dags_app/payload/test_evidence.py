@@ -147,7 +147,7 @@ def test_what_is_no_report_has_a_problem_and_is_no_success(tmp_path: Path, text:
     path = tmp_path / "x.json"
     path.write_text(text)
     reading = read_report(path)
-    assert reading.problem and not reading.is_success
+    assert reading.problem and reading.evidence is None
 
 
 WMCORE = {
@@ -225,7 +225,7 @@ def test_a_crash_is_not_hidden_by_the_stage_out_that_had_nothing_to_stage_out(tm
     ids=["a status as text", "no status", "damaged errors"],
 )
 def test_a_report_shows_a_success_only_when_it_says_so(tmp_path: Path, steps: object, is_success: bool) -> None:
-    assert read_report(written(tmp_path, {"steps": steps})).is_success is is_success
+    assert (evidence_of_ending(read_report(written(tmp_path, {"steps": steps})), 0) is None) is is_success
 
 
 @pytest.mark.parametrize("status", ["", 'ExitStatus=""', 'ExitStatus="abc"'])

@@ -12,7 +12,8 @@ from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.documents import MergeLimits, Output
 from dags_app.payload.contract.lumis import compact
 from dags_app.payload.contract.reports import NodeReport, UnmergedFile
-from dags_app.payload.merge.groups import Content, Parentage, check_same, content_of, group_files
+from dags_app.payload.merge.groups import Parentage, check_same, content_of, group_files
+from dags_app.payload.run.shares import Held
 
 OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unmerged/x", "edm")
 
@@ -75,7 +76,7 @@ def test_a_small_rest_stays_when_the_group_before_would_become_small() -> None:
 
 def test_files_without_events_are_merged_too_so_their_lumis_are_kept() -> None:
     (group,) = group_files([unmerged(1, events=0), unmerged(2, events=0)], MergeLimits(1, 1000, 10))
-    assert content_of(group) == Content(0, {1: {1: 0, 2: 0}})
+    assert content_of(group) == Held(0, {1: {1: 0, 2: 0}})
 
 
 def test_parents_of_a_first_tasks_merged_file_are_the_input_files_of_its_jobs() -> None:
@@ -86,7 +87,7 @@ def test_parents_of_a_first_tasks_merged_file_are_the_input_files_of_its_jobs() 
 
 def test_a_lumi_in_two_files_is_added_up() -> None:
     (group,) = group_files([unmerged(1, lumi=5), unmerged(2, lumi=5, events=7)], MergeLimits(1, 1000, 100))
-    assert content_of(group) == Content(17, {1: {5: 17}})
+    assert content_of(group) == Held(17, {1: {5: 17}})
 
 
 def test_a_node_without_the_output_is_refused() -> None:
@@ -98,14 +99,14 @@ def test_a_node_without_the_output_is_refused() -> None:
 @pytest.mark.parametrize(
     ("merged", "message"),
     [
-        (Content(9, {1: {1: 9}}), "holds 9 events, its inputs hold 10"),
-        (Content(10, {1: {2: 10}}), "missing 1:1, extra 1:2"),
-        (Content(10, {1: {1: 4}}), "holds 4 events of lumi 1:1, its inputs 10"),
+        (Held(9, {1: {1: 9}}), "holds 9 events, its inputs hold 10"),
+        (Held(10, {1: {2: 10}}), "missing 1:1, extra 1:2"),
+        (Held(10, {1: {1: 4}}), "holds 4 events of lumi 1:1, its inputs 10"),
     ],
 )
-def test_a_merged_file_that_differs_from_its_inputs_is_refused(merged: Content, message: str) -> None:
+def test_a_merged_file_that_differs_from_its_inputs_is_refused(merged: Held, message: str) -> None:
     with pytest.raises(PayloadError, match=message):
-        check_same(Content(10, {1: {1: 10}}), merged, "/store/mc/x.root")
+        check_same(Held(10, {1: {1: 10}}), merged, "/store/mc/x.root")
 
 
 @given(st.sets(st.tuples(st.integers(1, 3), st.integers(1, 40))))
