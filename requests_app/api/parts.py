@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from dags_app.api.errors import RequestErrorsSerializer
 from dags_app.errors import request_errors
 from dags_app.models import Leftover
+from dags_app.planning.lumis import to_json
 from outputs_app.effects.invalidation import Progress as InvalidationStep
 from outputs_app.effects.invalidation import invalidation_progress
 from requests_app.models import InputFile, Progress, ProgressSample
@@ -25,7 +26,6 @@ from requests_app.selectors.missing_lumis import (
     MissingReason,
     Reason,
     datasets_of,
-    lumi_json,
     missing_lumis,
 )
 from requests_app.selectors.parts import (
@@ -153,7 +153,7 @@ _MissingReasonSerializer = answer(
     "_MissingReason", Reason, "What is missing for one reason.", "reason", "label", "number", "said",
     number="lumis, or events of a generation",
     said="more about it, e.g. why lumis were refused",
-    lumis=Computed(lambda reason: lumi_json(reason.lumis), serializers.DictField(), help_text="run -> [[first, last], ...]"),
+    lumis=Computed(lambda reason: to_json(reason.lumis), serializers.DictField(), help_text="run -> [[first, last], ...]"),
 )  # fmt: skip
 MissingLumisSerializer = answer(
     "MissingLumis", MissingLumis, "What an output dataset lacks of what its request wants; each lumi has one reason.",

@@ -97,7 +97,7 @@ class MissingLumis(NamedTuple):
     def lumis(self, reason: str = "") -> dict[str, list[list[int]]]:
         """As a lumi JSON: of one reason, or of all."""
         chosen = (each.lumis for each in self.reasons if reason in ("", each.reason))
-        return lumi_json(lumis.union(*chosen))
+        return lumis.to_json(lumis.union(*chosen))
 
 
 class MissingNumber(NamedTuple):
@@ -113,11 +113,6 @@ def described(ranges: LumiRanges) -> str:
     parts = [f"{run}:{a}" if a == b else f"{run}:{a}-{b}" for run, intervals in ranges.items() for a, b in intervals]
     more = f" and {counted(len(parts) - MOST_NAMED, 'more range')}" if len(parts) > MOST_NAMED else ""
     return ", ".join(parts[:MOST_NAMED]) + more
-
-
-def lumi_json(ranges: LumiRanges) -> dict[str, list[list[int]]]:
-    """``{"run": [[first, last], ...]}``."""
-    return {str(run): [[*each] for each in intervals] for run, intervals in ranges.items()}
 
 
 def datasets_of(request: Request) -> QuerySet[OutputDataset]:
