@@ -36,9 +36,12 @@ OUTER_ABORT = 1
 
 _MERGE_GROUP, _PROCESSING = "MergeGroup", "Processing"
 
+#: How often the outer DAGMan writes its status file and its job ad, and every DAGMan looks at its log.
+_STATUS_SECONDS, _SCAN_SECONDS = 2, 1
 #: How often an inner DAGMan writes its status file, which pages show, and its job ad, whose done and failed nodes are shown: each
 #: update is a transaction of the schedd (ADR 0004).
 _INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 60
+_LANDING_RETRIES, _CLEANUP_RETRIES = 3, 1
 #: Of nodes that are ready those that became so last are submitted first: unmerged files wait for them.
 _LATER_TASKS_FIRST = "DAGMAN_SUBMIT_DEPTH_FIRST = True\n"
 
@@ -60,9 +63,8 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     if not spec.units:
         raise ValueError(f"DAG {spec.dag_id} has no work units")
     yield RenderedFile(layout.OUTER_DAG, outer_dag(spec))
-    scan, status = spec.limits.log_scan_interval_seconds, spec.limits.status_interval_seconds
-    yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(scan, status))
-    yield RenderedFile(layout.UNITS_CONFIG, dagman_config(scan, _INNER_AD_SECONDS) + _LATER_TASKS_FIRST)
+    yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(_STATUS_SECONDS))
+    yield RenderedFile(layout.UNITS_CONFIG, dagman_config(_INNER_AD_SECONDS) + _LATER_TASKS_FIRST)
     yield RenderedFile("landing.sub", landing_submit(spec))
     for task in all_tasks(spec.workflow):
         yield RenderedFile(layout.task_submit(task.number), node_submit(spec, NodeRole.PROCESSING, task.number))
@@ -93,12 +95,11 @@ def outer_dag(spec: DagSpec) -> str:
     Scripts of a node with DIR run there (measured on both versions), so ``env -C ..``
     takes ``reelect`` back to the DAG's directory.
     """
-    limits = spec.limits
     lines = [
         f"# Round {spec.round_index} of {spec.workflow.request_name}: {len(spec.units)} work units. Immutable ({layout.SUMS}).",
         *_dag_stamps(spec),
         f"CONFIG {layout.DAGMAN_CONFIG}",
-        f"NODE_STATUS_FILE {layout.OUTER_STATUS} {limits.status_interval_seconds} ALWAYS-UPDATE",
+        f"NODE_STATUS_FILE {layout.OUTER_STATUS} {_STATUS_SECONDS} ALWAYS-UPDATE",
         f"JOBSTATE_LOG {layout.JOBSTATE_LOG}",
     ]
     for unit in spec.units:
@@ -155,7 +156,7 @@ def _group_template(spec: DagSpec) -> str:
         f"JOB {layout.LANDING} ../landing.sub",
         f'VARS {layout.LANDING} sites="%(sites)s"',
         f"SCRIPT POST {layout.LANDING} ../{layout.PAYLOAD} elect {layout.NODES_LOG} $JOBID $RETURN",
-        f"RETRY {layout.LANDING} {limits.landing_retries}",
+        f"RETRY {layout.LANDING} {_LANDING_RETRIES}",
         "%(processing)s",
         f"JOB {layout.MERGE} ../merge.sub",
         f"VARS {layout.MERGE} %(merge)s",
@@ -165,7 +166,7 @@ def _group_template(spec: DagSpec) -> str:
         f"VARS {layout.CLEANUP} {_vars(CLEANUP_REQUEST)}",
         # Files left behind are the unmerged-file cleaner's; they never fail a unit whose merged output is in place.
         f"SCRIPT POST {layout.CLEANUP} /bin/true",
-        f"RETRY {layout.CLEANUP} {limits.cleanup_retries}",
+        f"RETRY {layout.CLEANUP} {_CLEANUP_RETRIES}",
         f"PARENT {layout.LANDING} CHILD %(first)s",
         f"%(between)sPARENT %(last)s CHILD {layout.MERGE}",
         f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
@@ -189,9 +190,9 @@ def _node_template(spec: DagSpec, task: int) -> tuple[ResourceSpec, list[str], l
     return task_resources(spec.workflow, task), before.split(name), "\n".join(["", *after]).split(name)
 
 
-def dagman_config(scan_seconds: int, ad_seconds: int) -> str:
+def dagman_config(ad_seconds: int) -> str:
     """How often a DAGMan looks at its log and writes its job ad. An inner one has a file of its own in place of the outer's."""
-    return f"DAGMAN_USER_LOG_SCAN_INTERVAL = {scan_seconds}\nDAGMAN_QUEUE_UPDATE_INTERVAL = {ad_seconds}\n"
+    return f"DAGMAN_USER_LOG_SCAN_INTERVAL = {_SCAN_SECONDS}\nDAGMAN_QUEUE_UPDATE_INTERVAL = {ad_seconds}\n"
 
 
 def fence_inc(fence: int) -> str:

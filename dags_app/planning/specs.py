@@ -428,11 +428,7 @@ class DagLimits:
     max_processing: int = 5000  # of the whole workflow; divided among the units that can run at once
     processing_retries: int = 3
     merge_retries: int = 2
-    cleanup_retries: int = 1
-    landing_retries: int = 3
     cooloff_seconds: int = 60
-    status_interval_seconds: int = 2  # of the outer DAG
-    log_scan_interval_seconds: int = 1
     no_cpu_seconds: int = 7200  # how long a job may run before it must have used CPU
     held_seconds: int = 300  # how long one may be on hold by anything but a person, who may want to look at it
     max_starts: int = 5  # how often HTCondor may start one that is evicted each time

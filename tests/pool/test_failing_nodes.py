@@ -30,7 +30,7 @@ from tests.support.side_by_side import PATIENCE
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
 STAND_IN = Path(__file__).with_name("failing_payload.py")
-FAST = DagLimits(cooloff_seconds=1, status_interval_seconds=1, log_scan_interval_seconds=1)
+FAST = DagLimits(cooloff_seconds=1)
 LIMIT_SECONDS = 420.0
 NewDag = Callable[..., RunningDag]
 

@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.miss
 
 STAND_IN = Path(__file__).with_name("standin_payload.py")
 RULES = json.dumps(to_json(RuleBook(shipped_rules(), Limits(1, 3000, 0)))).encode()
-FAST = DagLimits(cooloff_seconds=1, status_interval_seconds=1, log_scan_interval_seconds=1)
+FAST = DagLimits(cooloff_seconds=1)
 
 
 @pytest.fixture

@@ -87,10 +87,10 @@ def test_processing_jobs_of_a_dag_are_divided_among_the_units_that_can_run_at_on
 
 
 def test_dagmans_of_units_look_at_their_logs_as_often_as_the_outer_one_and_write_their_ads_rarely() -> None:
-    files = {file.path: file.text for file in render(dag_spec(limits=DagLimits(log_scan_interval_seconds=7)))}
-    assert files["dagman.config"] == "DAGMAN_USER_LOG_SCAN_INTERVAL = 7\nDAGMAN_QUEUE_UPDATE_INTERVAL = 2\n"
+    files = {file.path: file.text for file in render(dag_spec())}
+    assert files["dagman.config"] == "DAGMAN_USER_LOG_SCAN_INTERVAL = 1\nDAGMAN_QUEUE_UPDATE_INTERVAL = 2\n"
     later_first = "DAGMAN_SUBMIT_DEPTH_FIRST = True\n"
-    assert files["units.config"] == f"DAGMAN_USER_LOG_SCAN_INTERVAL = 7\nDAGMAN_QUEUE_UPDATE_INTERVAL = 60\n{later_first}"
+    assert files["units.config"] == f"DAGMAN_USER_LOG_SCAN_INTERVAL = 1\nDAGMAN_QUEUE_UPDATE_INTERVAL = 60\n{later_first}"
     assert lines(files["workflow.dag"], "CONFIG") == ["CONFIG dagman.config"]
     assert lines(files["mg_000000/group.dag"], "CONFIG") == ["CONFIG ../units.config"]
 
