@@ -20,7 +20,6 @@ from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.specs import DagSpec, StepSpec
 
 _ANY, _ELSEWHERE = "any", "Unknown"
-_PRODUCTION = "production"
 #: ``CMS_Type`` of jobs that are no production work: dashboards and accounting leave them out.
 UNMONITORED = "DONOTMONIT"
 #: Which tool made the job; and what of the machine its ad keeps, from which monitoring takes the site.
@@ -129,7 +128,7 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
     # WMAgent calls generating jobs Production, and those of later tasks, which read, Processing
     generates = role is NodeRole.PROCESSING and workflow.input is None and task == FIRST_TASK
     job_type = "Production" if generates else str(role)
-    kind = _PRODUCTION if accounting.production else "test"
+    kind = "production" if accounting.production else "test"
     # as WMAgent names tasks: monitoring recognises merges and cleanups by the end of the path
     named = next(each.name for each in all_tasks(workflow) if each.number == task)
     name = plain(named or workflow.steps[0].name, "task name")

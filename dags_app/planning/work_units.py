@@ -24,11 +24,6 @@ _FILE_EVENTS = ClaimKind.FILE_EVENTS  # an enum's member costs a look-up each ti
 EXTRA_NODES = 3
 
 
-def unit_name(index: int) -> str:
-    """Name of a unit: its node in the outer DAG and its directory."""
-    return f"mg_{index:06d}"
-
-
 def group_jobs(
     jobs: Iterable[JobSpec],
     *,
@@ -63,7 +58,7 @@ def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float],
     events = sum([job.events for job in jobs])
     return WorkUnitSpec(
         index=index,
-        name=unit_name(index),
+        name=f"mg_{index:06d}",
         jobs=tuple(jobs),
         sites=jobs[0].sites,
         claims=tuple(claims_of(jobs)),

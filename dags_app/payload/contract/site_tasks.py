@@ -117,7 +117,7 @@ class HarvestTask:
     scram_arch: tuple[str, ...]
     global_tag: str
     upload_urls: tuple[str, ...]
-    upload_pauses_seconds: Annotated[tuple[float, ...], Json(absent=STAGE_OUT_PAUSES)] = STAGE_OUT_PAUSES
+    upload_pauses_seconds: tuple[float, ...] = STAGE_OUT_PAUSES
 
 
 class Uploaded(NamedTuple):

@@ -58,8 +58,7 @@ def run_site_job(directory: Path, node: str, attempt: int) -> int:
             result = replace(result, uploads=harvest(directory, task))
         else:
             result = replace(result, removals=tuple(_removed(task)))
-    result = replace(result, ended_at=utc_now())
-    files.write_json(directory / SITE_RESULT_FILE, to_json(result))
+    files.write_json(directory / SITE_RESULT_FILE, to_json(replace(result, ended_at=utc_now())))
     return 0
 
 
