@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
@@ -76,59 +76,49 @@ class StrictSerializerExtension(OpenApiSerializerExtension):  # type: ignore[no-
         return {**schema, "additionalProperties": False} if direction == "request" else schema
 
 
-class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """``Authorization: Token <key>`` as the schema writes it."""
+class _Scheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """A way to sign in as the schema writes it, before those of drf-spectacular for what it is derived from."""
+
+    priority = 1
+    kind: ClassVar[dict[str, str]]
+    description: ClassVar[str]
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        """As OpenAPI has it."""
+        return {**self.kind, "description": self.description}
+
+
+class TokenScheme(_Scheme):  # type: ignore[no-untyped-call]
+    """``Authorization: Token <key>``: OpenAPI has no kind for DRF's word "Token", a header it is."""
 
     target_class = "wms2.api.tokens.ThrottledTokenAuthentication"
     name = "token"
-    priority = 1
-
-    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
-        """OpenAPI has no kind for DRF's word "Token": a header it is."""
-        return {
-            "type": "apiKey",
-            "in": "header",
-            "name": "Authorization",
-            "description": "the word Token, a space, and the key: `Token 9944b09199c62bcf9418ad846dd0e4bbdfc6ee4b`",
-        }
+    kind: ClassVar = {"type": "apiKey", "in": "header", "name": "Authorization"}
+    description = "the word Token, a space, and the key: `Token 9944b09199c62bcf9418ad846dd0e4bbdfc6ee4b`"
 
 
-class FrontEndScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """A client certificate at the front end as the schema writes it."""
+class FrontEndScheme(_Scheme):  # type: ignore[no-untyped-call]
+    """A client certificate at the front end. OpenAPI 3.0 has no kind for it: the header that makes the front end's word good."""
 
     target_class = "wms2.api.front_end.FrontEndAuthentication"
     name = "frontEnd"
-    priority = 1
-
-    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
-        """OpenAPI 3.0 has no kind for certificates: the header that makes the front end's word good."""
-        said = "set by CMS's front end, for a client certificate or single sign-on there; not by clients (docs/identities.md)"
-        return {"type": "apiKey", "in": "header", "name": "cms-authn-hmac", "description": said}
+    kind: ClassVar = {"type": "apiKey", "in": "header", "name": "cms-authn-hmac"}
+    description = "set by CMS's front end, for a client certificate or single sign-on there; not by clients (docs/identities.md)"
 
 
-class PersonalTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """``Authorization: Bearer wms2_...``; the word Token is taken, too."""
+class PersonalTokenScheme(_Scheme):  # type: ignore[no-untyped-call]
+    """``Authorization: Bearer wms2_...``, of a token made at ``/account/``; the word Token is taken, too."""
 
     target_class = "wms2.api.tokens.PersonalTokenAuthentication"
     name = "personalToken"
-    priority = 1
-
-    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
-        """Of a token made at ``/account/``."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "a personal token, `wms2_<prefix>_<secret>`, made at /account/",
-        }
+    kind: ClassVar = {"type": "http", "scheme": "bearer"}
+    description = "a personal token, `wms2_<prefix>_<secret>`, made at /account/"
 
 
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class BearerScheme(_Scheme):  # type: ignore[no-untyped-call]
     """``Authorization: Bearer <JWT>``."""
 
     target_class = "wms2.identities.bearer.BearerAuthentication"
     name = "bearer"
-
-    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
-        """OpenAPI has a kind for it."""
-        described = "an access token of a trusted issuer, by the WLCG profile (docs/identities.md)"
-        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": described}
+    kind: ClassVar = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+    description = "an access token of a trusted issuer, by the WLCG profile (docs/identities.md)"
