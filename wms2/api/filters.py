@@ -76,12 +76,8 @@ class TrueFalseFilter(django_filters.Filter):
 
     def __init__(self, **kwargs: Any) -> None:
         words = [("true", "true"), ("false", "false")]
-        super().__init__(choices=words, coerce=_is_true, empty_value=None, **kwargs)
+        super().__init__(choices=words, coerce=lambda word: word == "true", empty_value=None, **kwargs)
         set_override(self, "field", {"type": "boolean"})
-
-
-def _is_true(word: str) -> bool:
-    return word == "true"
 
 
 class WholeListField(BaseCSVField):

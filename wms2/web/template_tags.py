@@ -233,9 +233,9 @@ def units(cells: Sequence[Any], tries: Mapping[str, int] | None = None) -> SafeS
 @register.simple_tag
 def asked(work: Any, units: Any) -> SafeString:
     """How much of what was asked for is done, as a bar and in numbers, work units below; these alone where no more is known."""
-    if work is None or work.done is None:
-        if work is None:
-            return progress(units)
+    if work is None:
+        return progress(units)
+    if work.done is None:
         return progress(units) + format_html('<span class="under">of {} {} asked for</span>', f"{work.asked:,}", work.unit)
     words, share = f"{work.done:,} of {work.asked:,} {work.unit}", round(work.share * 100)
     bar = (
