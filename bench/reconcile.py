@@ -148,7 +148,8 @@ def _answer_for_rules(dataset: Any) -> None:
     from outputs_app.models import OutputFile
     from wms2.adapters.caller import observed
     from wms2.adapters.rucio_rules import RucioRules
-    from wms2.adapters.rucio_types import RULES
+    from wms2.adapters.rucio_types import RuleInfo
+    from wms2.adapters.wire import adapter
 
     common = {
         "did_type": "FILE", "copies": 1, "rse_expression": DISK, "state": "OK", "locks_ok_cnt": 1, "locks_replicating_cnt": 0,
@@ -161,6 +162,7 @@ def _answer_for_rules(dataset: Any) -> None:
 
     def listed(self: RucioRules, comment: str) -> list[Any]:
         with observed("rucio", "rules_with_comment"):
-            return [rule for start in range(0, len(rows), 1000) for rule in RULES.validate_python(rows[start : start + 1000])]
+            portions = (rows[start : start + 1000] for start in range(0, len(rows), 1000))
+            return [rule for portion in portions for rule in adapter(list[RuleInfo]).validate_python(portion)]
 
     RucioRules.rules_with_comment = listed  # type: ignore[method-assign]

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 from pytest_httpserver import HTTPServer
 
 from tests.support.credentials import DAY_SECONDS, Authority, TlsServer, moment, token, write
@@ -22,7 +21,7 @@ from wms2.runtime.circuits import circuits
 from wms2.runtime.credentials import Credential, CredentialUnusable, Seen, see
 
 HOUR_SECONDS = 3600.0
-ANY: TypeAdapter[object] = TypeAdapter(object)
+ANY = object
 
 
 @pytest.fixture(scope="module")

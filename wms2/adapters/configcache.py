@@ -7,11 +7,12 @@ certificate, and nothing that such a server answers becomes part of an error tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from wms2.adapters import wire
 from wms2.adapters.http import Fault, HttpService
@@ -20,9 +21,6 @@ from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 SERVICE = "configcache"
 _ATTACHMENT = "configFile"
-_DOCUMENT = TypeAdapter(wire.ConfigCacheDocument)
-_MODULE = TypeAdapter(wire.PsetOutputModule)
-_ERROR = TypeAdapter(wire.CouchError)
 _ERRORS = frozenset(
     {"not_found", "unauthorized", "forbidden", "illegal_database_name", "bad_request", "conflict", "internal_server_error"}
 )
@@ -32,7 +30,7 @@ _PORTS = {"http": 80, "https": 443}
 def couch_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """CouchDB's ``{"error"}``, if it is one of its words; the rest of the answer is not shown."""
     try:
-        error = _ERROR.validate_json(body).error
+        error = wire.CouchError.model_validate_json(body).error
     except ValidationError:
         error = ""
     if error not in _ERRORS:
@@ -47,13 +45,6 @@ def normal_url(url: str) -> str:
     return f"{parts.scheme}://{(parts.hostname or '').lower()}{port}{parts.path.rstrip('/')}"
 
 
-def _normal_or_none(url: str) -> str | None:
-    try:
-        return normal_url(url)
-    except ValueError:
-        return None
-
-
 class ConfigCache:
     """All ConfigCaches a document may name: the ``allowed`` ones; a ``base_url`` replaces them. Each is connected to once."""
 
@@ -63,8 +54,9 @@ class ConfigCache:
 
     def problem(self, base_url: str) -> str | None:
         """Why a document may not name this ConfigCache; None when it may."""
-        if self._base_url or _normal_or_none(base_url) in self._allowed:
-            return None
+        with suppress(ValueError):
+            if self._base_url or normal_url(base_url) in self._allowed:
+                return None
         return f"is no ConfigCache that WMS2 asks; it asks {', '.join(self._allowed) or 'none'}"
 
     def config(self, base_url: str, database: str, config_id: str) -> ConfigDocument:
@@ -81,7 +73,7 @@ class ConfigCache:
         http = self._connect(self._base_url or normal_url(base_url))
         path = f"/{quote(database, safe='')}/{quote(config_id, safe='')}"
         try:
-            document = _DOCUMENT.validate_json(http.get_bytes(path, operation="config"))
+            document = wire.ConfigCacheDocument.model_validate_json(http.get_bytes(path, operation="config"))
         except ValidationError as error:
             where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "document"
             raise ServiceUnavailable(SERVICE, "config", f"{config_id} is no ConfigCache document, see {where[:100]}") from None
@@ -114,7 +106,7 @@ def _output_modules(tweaks: Mapping[str, Any], config_id: str) -> tuple[OutputMo
                 SERVICE, "config", f"document {config_id} lists output module {_shown(label)} but does not describe it"
             )
         try:
-            module = wire.parse(_MODULE, process[label], service=SERVICE, operation="config")
+            module = wire.parse(wire.PsetOutputModule, process[label], service=SERVICE, operation="config")
         except ServiceUnavailable as error:
             # The document is stored like that: asking again will not help. What it holds instead is not shown.
             problem = f"document {config_id}, output module {_shown(label)}: it is not described as one"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pydantic import TypeAdapter
-
 from wms2.adapters import wire
 from wms2.adapters.http import HttpService
 from wms2.adapters.types import SiteRow
@@ -15,7 +13,6 @@ from wms2.errors import ServiceRejected
 SERVICE = "cric"
 #: The type of the names of processing sites.
 PSN = "psn"
-_TABLE = TypeAdapter(wire.CricTable)
 #: Names of sites and storage stand in submit files, in lists with commas, and in columns of so many characters.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -39,7 +36,7 @@ class Cric:
         """A row that cannot be read comes as what its last column has, None where that is not known."""
         # "json" is a flag, it has no value.
         path = f"/api/cms/site/query/?json&preset={preset}&rcsite_state=ANY"
-        table = self._http.get_json(_TABLE, path, operation=operation)
+        table = self._http.get_json(wire.CricTable, path, operation=operation)
         missing = [column for column in columns if column not in table.desc.columns]
         if missing:
             raise ServiceRejected(SERVICE, operation, f"preset {preset} has no column {', '.join(missing)}: {table.desc.columns}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from wms2.adapters import wire
 from wms2.adapters.dbs_names import SERVICE, check_name
@@ -37,20 +37,11 @@ _NESTED_CODE = re.compile(r"Code:\s*(\d+)")
 
 _LAYER = re.compile(r"DBSError Code: \d+ Description: .*? Function: ")
 
-_ERRORS = TypeAdapter(list[wire.DbsErrorRecord])
-_DATASETS = TypeAdapter(list[DatasetInfo])
-_BLOCKS = TypeAdapter(list[BlockInfo])
-_CONFIGS = TypeAdapter(list[OutputConfig])
-_FILES = TypeAdapter(list[DbsFileInfo])
-_LFNS = TypeAdapter(list[wire.DbsLfnRow])
-_LUMIS = TypeAdapter(list[wire.DbsFileLumiRow])
-_PARENTS = TypeAdapter(list[FileParent])
-
 
 def dbs_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """DBS's error body: its code and message, and whether the fault is the server's or ours."""
     try:
-        records = _ERRORS.validate_json(body)
+        records = wire.adapter(list[wire.DbsErrorRecord]).validate_json(body)
     except ValidationError:
         return plain_fault(status, headers, body)
     if not records:
@@ -84,27 +75,27 @@ class DbsQueries:
         check_name("dataset", name, operation="dataset")
         # Without the wildcard only VALID datasets are listed: one in PRODUCTION looks missing.
         params: Params = {"dataset": name, "detail": 1, "dataset_access_type": "*"}
-        return next((row for row in self._list(_DATASETS, "/datasets", "dataset", params) if row.dataset == name), None)
+        return next((row for row in self._list(list[DatasetInfo], "/datasets", "dataset", params) if row.dataset == name), None)
 
     def configs_of_file(self, lfn: str) -> list[OutputConfig]:
         """How a file was made; none for one that DBS does not know."""
-        return self._list(_CONFIGS, "/outputconfigs", "output_configs", {"logical_file_name": lfn})
+        return self._list(list[OutputConfig], "/outputconfigs", "output_configs", {"logical_file_name": lfn})
 
     def configs_of_dataset(self, name: str) -> list[OutputConfig]:
         """How the files of a dataset were made; none for one that DBS does not know."""
         check_name("dataset", name, operation="configs_of_dataset")
-        return self._list(_CONFIGS, "/outputconfigs", "configs_of_dataset", {"dataset": name})
+        return self._list(list[OutputConfig], "/outputconfigs", "configs_of_dataset", {"dataset": name})
 
     def block(self, name: str) -> BlockInfo | None:
         """The block, or None."""
         check_name("block_name", name, operation="block")
-        rows = self._list(_BLOCKS, "/blocks", "block", {"block_name": name, "detail": 1})
+        rows = self._list(list[BlockInfo], "/blocks", "block", {"block_name": name, "detail": 1})
         return next((row for row in rows if row.block_name == name), None)
 
     def blocks(self, dataset: str) -> Iterator[BlockInfo]:
         """All blocks of a dataset."""
         check_name("dataset", dataset, operation="blocks")
-        return self._stream(_BLOCKS, "/blocks", "blocks", {"dataset": dataset, "detail": 1})
+        return self._stream(list[BlockInfo], "/blocks", "blocks", {"dataset": dataset, "detail": 1})
 
     def files(self, name: str, valid_only: bool = True, operation: str = "files") -> Iterator[DbsFileInfo]:
         """Files of a dataset or of a block (a name with ``#``).
@@ -119,30 +110,31 @@ class DbsQueries:
         """Names of the valid files of a dataset or of a block; none of a dataset that is neither VALID nor PRODUCTION."""
         key = "block_name" if "#" in name else "dataset"
         check_name(key, name, operation=operation)
-        return (row["logical_file_name"] for row in self._stream(_LFNS, "/files", operation, {key: name, "validFileOnly": 1}))
+        rows = self._stream(list[wire.DbsLfnRow], "/files", operation, {key: name, "validFileOnly": 1})
+        return (row["logical_file_name"] for row in rows)
 
     def known_as(self, lfn: str, operation: str) -> Iterator[DbsFileInfo]:
         """The file of this name, valid or not."""
         return self._files({"logical_file_name": lfn}, operation)
 
     def _files(self, params: dict[str, str | int], operation: str) -> Iterator[DbsFileInfo]:
-        return self._stream(_FILES, "/files", operation, params | {"detail": 1})
+        return self._stream(list[DbsFileInfo], "/files", operation, params | {"detail": 1})
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
         """Lumis of all files of a block. DBS keeps no event count for a lumi of 0 events: ``events`` may be None."""
         check_name("block_name", block_name, operation="file_lumis")
-        rows = self._stream(_LUMIS, "/filelumis", "file_lumis", {"block_name": block_name})
+        rows = self._stream(list[wire.DbsFileLumiRow], "/filelumis", "file_lumis", {"block_name": block_name})
         return chain.from_iterable(_lumis(row) for row in rows)
 
     def file_parents(self, block_name: str) -> Iterator[FileParent]:
         """Parents of all files of a block."""
         check_name("block_name", block_name, operation="file_parents")
-        return self._stream(_PARENTS, "/fileparents", "file_parents", {"block_name": block_name})
+        return self._stream(list[FileParent], "/fileparents", "file_parents", {"block_name": block_name})
 
-    def _list(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> list[wire.T]:
-        return self._http.get_json(adapter, path, operation=operation, params=params)
+    def _list(self, shape: type[list[wire.T]], path: str, operation: str, params: Params) -> list[wire.T]:
+        return self._http.get_json(shape, path, operation=operation, params=params)
 
-    def _stream(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> Iterator[wire.T]:
+    def _stream(self, shape: type[list[wire.T]], path: str, operation: str, params: Params) -> Iterator[wire.T]:
         read = self._http.stream_lines(path, operation=operation, params=params, accept=_NDJSON)
         first = next(read, None)
         if first is None:
@@ -150,11 +142,11 @@ class DbsQueries:
         if first[0].lstrip().startswith(b"["):
             # A server that does not stream answers one JSON list.
             values = self._whole_list(chain.from_iterable(chain([first], read)), operation)
-            yield from wire.parse(adapter, values, service=SERVICE, operation=operation)
+            yield from wire.parse(shape, values, service=SERVICE, operation=operation)
             return
         for lines in chain([first], read):
             # many lines as one list: a call of the parser costs more than a line
-            yield from wire.parse_json(adapter, b"[%b]" % b",".join(lines), service=SERVICE, operation=operation)
+            yield from wire.parse_json(shape, b"[%b]" % b",".join(lines), service=SERVICE, operation=operation)
 
     def _whole_list(self, lines: Iterable[bytes], operation: str) -> list[object]:
         text = bytearray()

@@ -5,10 +5,11 @@ There is no switch to a fake: another service is chosen by its URL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from wms2.adapters.configcache import SERVICE as CONFIGCACHE
@@ -19,7 +20,7 @@ from wms2.adapters.dbs import Dbs
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.http import Credentials, FaultParser, HttpService, plain_fault
 from wms2.adapters.issuers import SERVICE as ISSUER
-from wms2.adapters.issuers import KeySetAtUrl, KeySetInFile
+from wms2.adapters.issuers import keys_at_url, keys_in_file
 from wms2.adapters.mspileup import SERVICE as MSPILEUP
 from wms2.adapters.mspileup import MSPileup
 from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
@@ -95,14 +96,14 @@ def mspileup() -> MSPileup | None:
     return MSPileup(_http(MSPILEUP, conf().mspileup_url, plain_fault)) if conf().mspileup_url else None
 
 
-def issuer_keys(place: str) -> KeySetAtUrl | KeySetInFile:
-    """The key set of a token issuer, at a URL or an absolute path; it is public, so no credential of ours is shown."""
+def issuer_keys(place: str) -> Callable[[], list[dict[str, Any]]]:
+    """What reads the key set of a token issuer, at a URL or an absolute path; it is public, so no credential of ours is shown."""
     if place.startswith("/"):
-        return KeySetInFile(Path(place))
+        return partial(keys_in_file, Path(place))
     host = f"{urlsplit(place).scheme}://{urlsplit(place).netloc}"
     seconds = min(_KEYS_SECONDS, conf().service_timeout_seconds)
     http = HttpService(ISSUER, host, timeout_seconds=seconds, credentials=Credentials(ca_path=conf().ca_path))
-    return KeySetAtUrl(http, place.removeprefix(host))
+    return partial(keys_at_url, http, place.removeprefix(host))
 
 
 @cache

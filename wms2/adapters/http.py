@@ -21,7 +21,6 @@ from http import HTTPStatus
 from typing import TypeVar
 
 import requests
-from pydantic import TypeAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import ReadTimeoutError
 
@@ -99,7 +98,7 @@ class HttpService:
         self.caller = Caller(service, self.base_url.partition("://")[2])
         self._local = threading.local()
 
-    def get_json(self, shape: TypeAdapter[T], path: str, *, operation: str, params: Params = None) -> T:
+    def get_json(self, shape: type[T], path: str, *, operation: str, params: Params = None) -> T:
         """GET JSON of that shape; retried. Raises ServiceUnavailable: no usable answer (also JSON that does not parse, or has
         another shape); ServiceRejected: refused."""
         answer = self.send_json("GET", path, operation=operation, params=params, tries=TRIES)
@@ -205,9 +204,8 @@ class HttpService:
         status = response.status_code
         if 300 <= status < 400:
             target = response.headers.get("Location", "?").split("://", 1)
-            origin = (
-                f"{target[0]}://{target[1].split('/')[0]}/" if len(target) == 2 else "another path"
-            )  # the rest is the server's
+            # the rest is the server's
+            origin = f"{target[0]}://{target[1].split('/')[0]}/" if len(target) == 2 else "another path"
             detail = f"redirected to {_clip(origin)} (HTTP {status}): check the URL and the certificate"
             return ServiceRejected(self.service, operation, detail, status)
         body = self._read(response, operation, time.monotonic() + self._timeout_seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from wms2.adapters.http import HttpService
 from wms2.adapters.wire import Wire
@@ -24,9 +24,6 @@ class _Answer(Wire):
     result: list[PileupPlacement]
 
 
-_ANSWER = TypeAdapter(_Answer)
-
-
 class MSPileup:
     """One MSPileup."""
 
@@ -35,5 +32,5 @@ class MSPileup:
 
     def placement(self, pileup: str) -> PileupPlacement | None:
         """Of a dataset; None: it is unknown there."""
-        answer = self._http.get_json(_ANSWER, "/pileup", operation="placement", params={"pileupName": pileup})
+        answer = self._http.get_json(_Answer, "/pileup", operation="placement", params={"pileupName": pileup})
         return answer.result[0] if answer.result else None

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import structlog
-from pydantic import TypeAdapter
 
 from wms2.adapters import wire
 from wms2.adapters.caller import TRIES
@@ -26,10 +25,6 @@ log = structlog.get_logger(__name__)
 Document = dict[str, Any]
 """A raw request document, ReqMgr2's spelling."""
 
-_ANSWER = TypeAdapter(wire.ReqMgr2Answer)
-_CREATED = TypeAdapter(wire.ReqMgr2Created)
-_COUCH = TypeAdapter(wire.CouchRows)
-_TRANSFERS, _CAMPAIGNS = TypeAdapter(list[wire.TransferDocument]), TypeAdapter(list[wire.Campaign])
 T = TypeVar("T")
 #: In a document of the work queue, what the element is.
 _ELEMENT = "WMCore.WorkQueue.DataStructs.WorkQueueElement.WorkQueueElement"
@@ -147,7 +142,7 @@ class ReqMgr2:
     def names_of_team(self, team: str, status: str) -> wire.Rows[str]:
         """The requests of a team that are in a status, or were: the list may be from before the last change, ``seen`` is not."""
         params = {"status": status, "team": team, "detail": "false"}
-        answer = self._http.get_json(_ANSWER, "/request", operation="names_of_team", params=params)
+        answer = self._http.get_json(wire.ReqMgr2Answer, "/request", operation="names_of_team", params=params)
         return wire.readable(answer.result, _name, service=SERVICE, operation="names_of_team")
 
     def seen(self, names: Sequence[str]) -> dict[str, Document]:
@@ -182,24 +177,24 @@ class ReqMgr2:
         params = {"include_docs": "true", **params}
         body = {"keys": list(names)}
         answer = self._couch.send_json("POST", f"/{view}", operation="queued_elsewhere", body=body, params=params, tries=TRIES)
-        rows = wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
+        rows = wire.parse(wire.CouchRows, answer, service=SERVICE, operation="queued_elsewhere").rows
         return [_keyed(row, names) for row in rows]
 
     def is_placed(self, name: str) -> bool:
         """Whether the input of a request that is ``staging`` is where it is wanted, by MSMonitor's rule: it has a transfer
         document, without transfers or with each one complete to the ``PartialCopy`` of its campaign."""
-        documents = self._auxiliary(_TRANSFERS, "transferinfo", name)
+        documents = self._auxiliary(list[wire.TransferDocument], "transferinfo", name)
         return bool(documents) and all(
             (each.completion or [0.0])[-1] >= 100 * self._partial_copy(each.campaign) for each in documents[0].transfers
         )
 
     def _partial_copy(self, campaign: str) -> float:
         """Of a campaign that is not known no transfer is complete."""
-        return next((each.partial_copy for each in self._auxiliary(_CAMPAIGNS, "campaignconfig", campaign)), inf)
+        return next((each.partial_copy for each in self._auxiliary(list[wire.Campaign], "campaignconfig", campaign)), inf)
 
-    def _auxiliary(self, shape: TypeAdapter[list[T]], kind: str, name: str) -> list[T]:
+    def _auxiliary(self, shape: type[list[T]], kind: str, name: str) -> list[T]:
         try:
-            answer = self._http.get_json(_ANSWER, f"/{kind}/{quote(name, safe='')}", operation=kind)
+            answer = self._http.get_json(wire.ReqMgr2Answer, f"/{kind}/{quote(name, safe='')}", operation=kind)
         except NotFoundInService:
             return []
         return wire.parse(shape, answer.result, service=SERVICE, operation=kind)
@@ -301,13 +296,13 @@ class ReqMgr2:
                     return known
         path, body = f"/request/clone/{quote(name, safe='')}", {"Comments": mark}
         answer = self._http.send_json("POST", path, operation="clone", body=body)
-        result = wire.parse(_ANSWER, answer, service=SERVICE, operation="clone").result
+        result = wire.parse(wire.ReqMgr2Answer, answer, service=SERVICE, operation="clone").result
         if len(result) != 1:
             raise ServiceUnavailable(SERVICE, "clone", f"expected one clone, got {len(result)}")
-        return wire.parse(_CREATED, result[0], service=SERVICE, operation="clone").request
+        return wire.parse(wire.ReqMgr2Created, result[0], service=SERVICE, operation="clone").request
 
     def _documents(self, operation: str, **params: str | Sequence[str]) -> dict[str, Document]:
-        answer = self._http.get_json(_ANSWER, "/request", operation=operation, params=params)
+        answer = self._http.get_json(wire.ReqMgr2Answer, "/request", operation=operation, params=params)
         found = (each for rows in answer.result if isinstance(rows, dict) for each in rows.items())
         return {name: document if isinstance(document, dict) else {} for name, document in found}  # it is there, whatever it says
 
@@ -359,21 +354,14 @@ def _steps(present: str, wanted: str, table: Mapping[str, str]) -> list[str] | N
     """Our steps from one status to another; None if they do not lead there."""
     steps: list[str] = []
     while present != wanted:
-        following = table.get(present)
-        if following is None:
+        if present not in table:
             return None
-        steps.append(following)
-        present = following
+        present = table[present]
+        steps.append(present)
     return steps
 
 
 def _passed(status: str) -> set[str]:
     """Statuses a request may be in after ``status``."""
-    found: set[str] = set()
-    todo = [status]
-    while todo:
-        for later in _LATER.get(todo.pop(), ()):
-            if later not in found:
-                found.add(later)
-                todo.append(later)
-    return found
+    following = _LATER.get(status, ())
+    return {*following}.union(*map(_passed, following))

@@ -25,18 +25,14 @@ from rucio.common.exception import (
 from wms2.adapters.rucio_rules import RucioRules
 from wms2.adapters.rucio_session import SERVICE, RucioSession
 from wms2.adapters.rucio_types import (
-    BLOCK_REPLICAS,
-    BLOCKS,
-    CONTENT,
-    FILE_REPLICAS,
-    LOCKS,
-    RSES,
-    RULES,
+    BlockReplicaRow,
+    BlockRow,
     ContentRow,
     FileReplicaRow,
     HeldBlock,
     HeldFile,
     LockRow,
+    RseRow,
     RucioFile,
     RuleInfo,
 )
@@ -122,7 +118,7 @@ class RucioAdapter(RucioRules):
         return [file for file in files if file.lfn not in inside]
 
     def _content(self, operation: str, block: str) -> dict[str, ContentRow]:
-        rows = self._session.rows(CONTENT, operation, lambda client: client.list_content(self.scope, block))
+        rows = self._session.rows(list[ContentRow], operation, lambda client: client.list_content(self.scope, block))
         return {row.name: row for row in rows}
 
     def blocks_held(self, blocks: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
@@ -135,7 +131,7 @@ class RucioAdapter(RucioRules):
             blocks: name -> RSEs at which files of it should be; none: anywhere.
         """
         operation, dids = "blocks_held", [self._did(block) for block in blocks]
-        known = self._session.rows(BLOCKS, operation, methodcaller("get_metadata_bulk", dids))
+        known = self._session.rows(list[BlockRow], operation, methodcaller("get_metadata_bulk", dids))
         is_open = {row.name: row.is_open for row in known}
         content = {block: self._content(operation, block) for block in blocks if block in is_open}
         whole = {block: {rse for rse, all_ in self._locations(block).items() if all_} for block in content}
@@ -151,7 +147,7 @@ class RucioAdapter(RucioRules):
 
     def blocks_in(self, container: str, scope: str) -> set[str]:
         """Blocks of a container of another scope. Raises NotFoundInService: there is none."""
-        rows = self._session.rows(CONTENT, "blocks_in", lambda client: client.list_content(scope, container))
+        rows = self._session.rows(list[ContentRow], "blocks_in", lambda client: client.list_content(scope, container))
         return {row.name for row in rows}
 
     def close_block(self, block: str) -> None:
@@ -187,12 +183,12 @@ class RucioAdapter(RucioRules):
 
     def rses(self, expression: str) -> set[str]:
         """Names. Raises ServiceRejected: the expression is wrong."""
-        return {row.rse for row in self._session.rows(RSES, "rses", lambda client: client.list_rses(expression))}
+        return {row.rse for row in self._session.rows(list[RseRow], "rses", lambda client: client.list_rses(expression))}
 
     def tape_rules_over(self, block: str, container: str) -> list[RuleInfo]:
         """Rules of anybody that stay, and keep the block on tape alone: its own, then its container's; not yet OK perhaps."""
         calls = [methodcaller("list_did_rules", self.scope, name) for name in (block, container)]
-        rules = [rule for call in calls for rule in self._session.rows(RULES, "tape_rules_over", call)]
+        rules = [rule for call in calls for rule in self._session.rows(list[RuleInfo], "tape_rules_over", call)]
         found = [rule for rule in rules if rule.expires_at is None]
         tapes = self.tapes() if found else set()
         return [rule for rule in found if (rses := self._rses_now(rule.rse_expression)) and rses <= tapes]
@@ -213,7 +209,7 @@ class RucioAdapter(RucioRules):
         kept: dict[str, list[LockRow]] = {block: [] for block in blocks}
         for batch in _batches(blocks):
             dids = [{**self._did(block), "type": "dataset"} for block in batch]
-            for lock in self._session.rows(LOCKS, "blocks_kept", methodcaller("get_locks_for_dids", dids)):
+            for lock in self._session.rows(list[LockRow], "blocks_kept", methodcaller("get_locks_for_dids", dids)):
                 if lock.state == _LOCK_OK:
                     kept[lock.name].append(lock)
         return kept
@@ -235,7 +231,7 @@ class RucioAdapter(RucioRules):
     def _locations(self, block: str) -> dict[str, bool]:
         # Without deep=True Rucio reads a table that a daemon fills now and then.
         listed = methodcaller("list_dataset_replicas", self.scope, block, deep=True)
-        rows = self._session.rows(BLOCK_REPLICAS, "block_locations", listed)
+        rows = self._session.rows(list[BlockReplicaRow], "block_locations", listed)
         return {row.rse: bool(row.length) and row.available_length == row.length for row in rows}
 
     def files_kept(self, block: str, rule: RuleInfo, among: Collection[str] | None = None) -> set[str]:
@@ -247,9 +243,9 @@ class RucioAdapter(RucioRules):
         """
         operation = "files_kept"
         if rule.did_type == "DATASET":
-            rows = self._session.rows(LOCKS, operation, lambda client: client.list_replica_locks(rule.rule_id))
+            rows = self._session.rows(list[LockRow], operation, lambda client: client.list_replica_locks(rule.rule_id))
             return {lock.name for lock in rows if lock.state == _LOCK_OK and (among is None or lock.rse in among)}
-        locks = self._session.rows(LOCKS, operation, lambda client: client.get_dataset_locks(self.scope, block))
+        locks = self._session.rows(list[LockRow], operation, lambda client: client.get_dataset_locks(self.scope, block))
         rses = {lock.rse for lock in locks if lock.rule_id == rule.rule_id and lock.state == _LOCK_OK}
         rses = rses if among is None else rses.intersection(among)
         copies = self._replicas([block], operation) if rses else []
@@ -267,7 +263,8 @@ class RucioAdapter(RucioRules):
         """Of files, or of the files of blocks; of these only files that have any."""
         dids = [self._did(name) for name in names]
         # By default Rucio sorts replicas by the client's distance, looking up where that is.
-        return self._session.rows(FILE_REPLICAS, operation, lambda client: client.list_replicas(dids, sort="random", **asked))
+        listed = methodcaller("list_replicas", dids, sort="random", **asked)
+        return self._session.rows(list[FileReplicaRow], operation, listed)
 
     # --- helpers
 

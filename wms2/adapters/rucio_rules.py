@@ -14,12 +14,11 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
 from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOperation
 
 from wms2.adapters.rucio_session import SERVICE, RucioSession
-from wms2.adapters.rucio_types import RSES, RULE, RULE_ID, RULES, RuleId, RuleInfo, RuleState
-from wms2.adapters.wire import Rows, parse, readable
+from wms2.adapters.rucio_types import RseRow, RuleId, RuleInfo, RuleState
+from wms2.adapters.wire import Rows, adapter, parse, readable
 from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
@@ -137,7 +136,7 @@ class RucioRules:
         """One rule. Raises NotFoundInService: unknown, or gone."""
         _check_id("rule", rule_id)
         row = self._session.call("rule", lambda client: client.get_replication_rule(rule_id))
-        return parse(RULE, row, service=SERVICE, operation="rule")
+        return parse(RuleInfo, row, service=SERVICE, operation="rule")
 
     def rules_with_comment(self, comment: str) -> list[RuleInfo]:
         """All rules of the account with exactly this comment, in one call; for reconciliation."""
@@ -151,17 +150,17 @@ class RucioRules:
     def rules_in_trouble(self) -> Rows[RuleInfo]:
         """The account's rules that are STUCK, SUSPENDED or WAITING_APPROVAL; one call for each state."""
         account = self._session.account
-        return self._each("rules_in_trouble", [{"account": account, "state": state} for state in _IN_TROUBLE], RULE)
+        return self._each("rules_in_trouble", [{"account": account, "state": state} for state in _IN_TROUBLE], RuleInfo)
 
     def rules_on_blocks(self) -> Rows[RuleId]:
         """The account's rules on blocks and containers, in one call each."""
         account = self._session.account
-        return self._each("rules_on_blocks", [{"account": account, "did_type": did_type} for did_type in _ON_BLOCKS], RULE_ID)
+        return self._each("rules_on_blocks", [{"account": account, "did_type": did_type} for did_type in _ON_BLOCKS], RuleId)
 
     def rules_made_since(self, moment: datetime) -> Rows[RuleInfo]:
         """The account's rules that were made at this moment or later, in one call."""
         after = moment.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S UTC")
-        return self._each("rules_made_since", [{"account": self._session.account, "created_after": after}], RULE)
+        return self._each("rules_made_since", [{"account": self._session.account, "created_after": after}], RuleInfo)
 
     def delete_rule(self, rule_id: str, purge: bool = False) -> bool:
         """Delete a rule, unlocking it if needed; False when it was gone already.
@@ -198,7 +197,7 @@ class RucioRules:
     def rses_asking_approval(self, expression: str) -> list[str]:
         """RSEs of the expression where a rule needs a person's approval. Raises ServiceRejected: the expression is wrong."""
         operation = "rses_asking_approval"
-        rows = self._session.rows(RSES, operation, lambda client: client.list_rses(expression))
+        rows = self._session.rows(list[RseRow], operation, lambda client: client.list_rses(expression))
         return sorted(row.rse for row in rows if self._asks_approval(operation, row.rse))
 
     def _asks_approval(self, operation: str, rse: str) -> bool:
@@ -269,12 +268,12 @@ class RucioRules:
             RuleNotFound, request.operation, lambda client: client.update_replication_rule(rule_id, options)
         )
 
-    def _each(self, operation: str, asked: Sequence[dict[str, str]], shape: TypeAdapter[T]) -> Rows[T]:
+    def _each(self, operation: str, asked: Sequence[dict[str, str]], shape: type[T]) -> Rows[T]:
         """Of several lists, each row by itself: the account may be used by others too."""
 
         def read(client: Any) -> Rows[T]:
             rows = chain.from_iterable(client.list_replication_rules(filters=filters) for filters in asked)
-            return readable(rows, shape.validate_python, service=SERVICE, operation=operation)
+            return readable(rows, adapter(shape).validate_python, service=SERVICE, operation=operation)
 
         return self._session.call(operation, read)
 
@@ -282,7 +281,7 @@ class RucioRules:
         def read(client: Any) -> list[RuleInfo]:
             rows, found = client.list_replication_rules(filters=filters), list[RuleInfo]()
             while some := list(islice(rows, _ROWS_PARSED)):  # a request may have 100,000, and Rucio's rows are large
-                parsed: list[RuleInfo] = parse(RULES, some, service=SERVICE, operation=operation)
+                parsed = parse(list[RuleInfo], some, service=SERVICE, operation=operation)
                 found += parsed
             return found
 

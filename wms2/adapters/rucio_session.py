@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import requests
-from pydantic import TypeAdapter
 from rucio.client import Client
 from rucio.common.exception import RucioException
 
@@ -188,7 +187,7 @@ class RucioSession:
         """
         return self._caller.call(operation, lambda: self._try(operation, fn))
 
-    def rows(self, shape: TypeAdapter[list[T]], operation: str, fn: Callable[[Any], Iterable[Any]]) -> list[T]:
+    def rows(self, shape: type[list[T]], operation: str, fn: Callable[[Any], Iterable[Any]]) -> list[T]:
         """As ``call``, of rows of that shape."""
         return parse(shape, self.call(operation, lambda client: list(fn(client))), service=SERVICE, operation=operation)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, Field
 
 from wms2.adapters.types import Text
 from wms2.adapters.wire import Wire
@@ -128,14 +128,3 @@ class LockRow(Wire):
 
 class RseRow(Wire):
     rse: str
-
-
-RULE = TypeAdapter(RuleInfo)
-RULE_ID = TypeAdapter(RuleId)
-RULES = TypeAdapter(list[RuleInfo])
-CONTENT = TypeAdapter(list[ContentRow])
-BLOCKS = TypeAdapter(list[BlockRow])
-BLOCK_REPLICAS = TypeAdapter(list[BlockReplicaRow])
-FILE_REPLICAS = TypeAdapter(list[FileReplicaRow])
-LOCKS = TypeAdapter(list[LockRow])
-RSES = TypeAdapter(list[RseRow])

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from wms2.adapters import wire
 from wms2.adapters.http import HttpService
 from wms2.errors import ServiceRejected
 
 SERVICE = "ssb"
-_ROWS, _ROW = TypeAdapter(list[Any]), TypeAdapter(wire.SsbRow)
 
 
 class Ssb:
@@ -22,7 +19,7 @@ class Ssb:
 
     def production_statuses(self) -> wire.Rows[wire.SsbRow]:
         """A row for each site."""
-        rows = self._http.get_json(_ROWS, "", operation="production_statuses")
+        rows = self._http.get_json(list[Any], "", operation="production_statuses")
         if not rows:
             raise ServiceRejected(SERVICE, "production_statuses", "the list is empty; not taken for the truth")
-        return wire.readable(rows, _ROW.validate_python, service=SERVICE, operation="production_statuses")
+        return wire.readable(rows, wire.SsbRow.model_validate, service=SERVICE, operation="production_statuses")

@@ -7,6 +7,7 @@ of an answer are of independent things, ``readable`` takes those that can be rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import (
     Any,
     Generic,
@@ -25,6 +26,8 @@ from wms2.metrics.series import ROWS_BROKEN_TOTAL
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _MOST_SHOWN = 200
+#: What makes values of a shape, built once for each: ``list[BlockInfo]``, a model, a dataclass.
+adapter: Callable[[type[T]], TypeAdapter[T]] = cache(TypeAdapter)  # type: ignore[assignment]  # which takes what is hashable
 
 
 class Wire(BaseModel):
@@ -39,18 +42,18 @@ class KeySet(Wire):
     keys: list[dict[str, Any]]
 
 
-def parse(adapter: TypeAdapter[T], value: object, *, service: str, operation: str) -> T:
-    """A decoded JSON value as its model. Raises ServiceUnavailable: the value has another shape; says where."""
+def parse(shape: type[T], value: object, *, service: str, operation: str) -> T:
+    """A decoded JSON value in its shape. Raises ServiceUnavailable: the value has another shape; says where."""
     try:
-        return adapter.validate_python(value)
+        return adapter(shape).validate_python(value)
     except ValidationError as error:
         raise _misfit(error, service, operation) from error
 
 
-def parse_json(adapter: TypeAdapter[T], text: bytes, *, service: str, operation: str) -> T:
-    """JSON text as its model; faster than decoding first. Errors as ``parse``."""
+def parse_json(shape: type[T], text: bytes, *, service: str, operation: str) -> T:
+    """JSON text in its shape; faster than decoding first. Errors as ``parse``."""
     try:
-        return adapter.validate_json(text)
+        return adapter(shape).validate_json(text)
     except ValidationError as error:
         raise _misfit(error, service, operation) from error
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import TypeAdapter
-
 from wms2.adapters.http import HttpService
 from wms2.adapters.wire import Wire
 from wms2.errors import ServiceRejected
@@ -15,9 +13,6 @@ class _Answer(Wire):
     result: list[str]
 
 
-_ANSWER = TypeAdapter(_Answer)
-
-
 class WMStats:
     """One WMStats server; ``http`` has ``…/wmstatsserver/data`` as its base."""
 
@@ -26,7 +21,7 @@ class WMStats:
 
     def protected_lfns(self) -> frozenset[str]:
         """Directories of all requests that ReqMgr2 has as active. Raises ServiceRejected: none, as MSUnmerged has it."""
-        answer = self._http.get_json(_ANSWER, "/protectedlfns", operation="protected_lfns")
+        answer = self._http.get_json(_Answer, "/protectedlfns", operation="protected_lfns")
         if not answer.result:
             raise ServiceRejected(SERVICE, "protected_lfns", "the list is empty; not taken for the truth")
         return frozenset(answer.result)

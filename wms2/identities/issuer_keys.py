@@ -70,7 +70,7 @@ class IssuerKeys:
 
     def _read(self) -> None:
         try:
-            keys = usable_keys(self.issuer, self._source.keys())
+            keys = usable_keys(self.issuer, self._source())
         except (ServiceError, ConfigurationError) as error:
             self.problem = str(error)
         else:
