@@ -200,11 +200,8 @@ class HtcondorAdapter:
         return ads.schedd_ad(rows[0], rows) if rows else None
 
     def _in_collector(self) -> dict[str, Any]:
-        return {
-            "op": "collector_ad",
-            "constraint": f"Name == {ads.literal(self._place.schedd)}",
-            "projection": ads.SCHEDD_PROJECTION,
-        }
+        itself = f"Name == {ads.literal(self._place.schedd)}"
+        return {"op": "collector_ad", "constraint": itself, "projection": ads.SCHEDD_PROJECTION}
 
     def pool(self) -> PoolAnswer:
         """What the collector says of its schedds, and of the slots per site; no schedd need be named for it. Tried once: it is

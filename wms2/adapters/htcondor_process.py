@@ -115,13 +115,7 @@ class _Child:
 
     def answer(self, calls: Sequence[Mapping[str, Any]], operation: str, limit_seconds: float, ends_at: float) -> list[Any]:
         place = self.place
-        question = {
-            "schedd": place.schedd,
-            "collector": place.collector,
-            "token_dir": place.token_dir,
-            "ends_at": ends_at,
-            "calls": list(calls),
-        }
+        question = {**place._asdict(), "ends_at": ends_at, "calls": list(calls)}
         whole = False
         try:
             _stop_if_lost()

@@ -45,14 +45,7 @@ def address_problem(url: str, *, hosts: Sequence[str], plain: bool) -> str:
     except ValueError:
         return "is no address"
     host = (parts.hostname or "").lower()
-    if (
-        not host
-        or parts.username is not None
-        or parts.password is not None
-        or parts.fragment
-        or not url.isprintable()
-        or " " in url
-    ):
+    if not host or "@" in parts.netloc or parts.fragment or not url.isprintable() or " " in url:
         return "is an address with a host, and without user, password, fragment or blanks"
     if plain and parts.scheme == "http" and host in _LOOPBACK:
         return ""
