@@ -92,13 +92,7 @@ class ReasonForm(forms.Form):
         return found
 
 
-_FIELDS: Mapping[Kind, type[forms.Field]] = {
-    Kind.FLAG: forms.BooleanField,
-    Kind.TEXTS: TextsField,
-    Kind.SITES: TextsField,
-    Kind.LFNS: TextsField,
-    Kind.NOTES: NotesField,
-}
+_FIELDS: Mapping[Kind, type[forms.Field]] = {Kind.FLAG: forms.BooleanField, Kind.NOTES: NotesField}
 
 
 @cache
@@ -114,7 +108,8 @@ def form_field(one: Field) -> forms.Field:
     named: dict[str, Any] = {"required": False, "help_text": reported, "label": one.label or None}
     if widget := _widget(one):
         named["widget"] = widget
-    return _FIELDS.get(one.kind, forms.CharField)(**named)
+    kind = TextsField if one.is_list else _FIELDS.get(one.kind, forms.CharField)
+    return kind(**named)
 
 
 def _widget(one: Field) -> forms.Widget | None:

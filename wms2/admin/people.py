@@ -15,10 +15,10 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from wms2.admin.forms import TextsField
-from wms2.admin.readonly import BoundedPaginator
+from wms2.admin.readonly import SeenByAll
 from wms2.admin.shown import EMPTY
 from wms2.audit import audit
-from wms2.identities.grants import enters_admin, is_admin, name_refused
+from wms2.identities.grants import is_admin, name_refused
 from wms2.identities.people import constraint_problems
 from wms2.models import RoleAssignment
 
@@ -133,7 +133,7 @@ class RoleForm(forms.ModelForm):
 
 
 @admin.register(RoleAssignment)
-class RoleAssignmentAdmin(AuditedAdmin):
+class RoleAssignmentAdmin(AuditedAdmin, SeenByAll):
     """Who has which role. All who may open the admin see it; admins change it."""
 
     form = RoleForm
@@ -143,8 +143,6 @@ class RoleAssignmentAdmin(AuditedAdmin):
     list_select_related = ("user", "group")
     search_fields = ("user__username", "group__name")
     search_help_text = "Part of a user's or group's name."
-    show_full_result_count = False
-    paginator = BoundedPaginator
 
     @admin.display(description="CMS groups")
     def groups_in_words(self, row: RoleAssignment) -> str:
@@ -164,14 +162,6 @@ class RoleAssignmentAdmin(AuditedAdmin):
     def evidence(self, row: Any) -> dict[str, Any]:
         """What the role holds for."""
         return {"role": row.role, "cms_groups": row.cms_groups, "sites": row.sites, "reason": row.reason}
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """All whom the admin lets in."""
-        return enters_admin(request.user)
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """As above."""
-        return enters_admin(request.user)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Admins."""

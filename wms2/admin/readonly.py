@@ -51,18 +51,31 @@ class BoundedPaginator(Paginator):
         return int(self.object_list.order_by()[: MOST + 1].count())
 
 
-class ReadOnlyAdmin(ActionsAdmin):
+class SeenByAll(admin.ModelAdmin):
+    """All whom the admin lets in may look; lists count no further than anybody pages."""
+
+    show_full_result_count = False
+    paginator = BoundedPaginator
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """All whom the admin lets in."""
+        return enters_admin(request.user)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """As above."""
+        return self.has_view_permission(request)
+
+
+class ReadOnlyAdmin(ActionsAdmin, SeenByAll):
     """No adding, no deleting, no saving; all whom the admin lets in may look.
 
     A list, newest first, reads rows that it links to in the same query, and JSON columns neither of its own rows nor of these; it
     counts at most so far as it pages, and never counts facets. A row's page shows JSON indented.
     """
 
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     list_max_show_all = 0
-    paginator = BoundedPaginator
     change_form_template = "admin/wms2/row.html"
     ordering: ClassVar[Any] = ("-pk",)
     sortable_by: ClassVar[Any] = ()
@@ -148,14 +161,6 @@ class ReadOnlyAdmin(ActionsAdmin):
         return False
 
     has_change_permission = has_delete_permission = has_add_permission
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """All whom the admin lets in."""
-        return enters_admin(request.user)
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """As above."""
-        return self.has_view_permission(request)
 
 
 def rows_admin(

@@ -76,10 +76,16 @@ def of_user(column: Any, user: Any) -> Any:
     return replace(column, user=user) if isinstance(column, UserColumn) else column
 
 
+def _column(name: str, says: Any, description: str, ordering: str | None = None) -> Callable[[Any], Any]:
+    """What a list or a row's page says of a row, under the name by which Django names its cells and finds a field's help."""
+    says.__name__ = name
+    column: Callable[[Any], Any] = admin.display(description=description, ordering=ordering)(says)
+    return column
+
+
 def badge_column(field: str, since: str = "") -> Callable[[Any], SafeString]:
     """A list's column: a choice field as a badge; with ``since``, how long it has been so."""
 
-    @admin.display(description=spelled(field), ordering=field)
     def column(row: Any) -> SafeString:
         value = getattr(row, field)
         shown = badge(value, getattr(row, f"get_{field}_display")()) if value else EMPTY
@@ -89,58 +95,49 @@ def badge_column(field: str, since: str = "") -> Callable[[Any], SafeString]:
         lasting = duration((timezone.now() - moment).total_seconds())
         return format_html('{} <span class="age">{}</span>', shown, shown_moment(moment, lasting, f"since {exact(moment)}"))
 
-    column.__name__ = f"{field}_badge"
-    return column
+    return _column(f"{field}_badge", column, spelled(field), field)
 
 
 def since_column(field: str, label: str) -> Callable[[Any], str | SafeString]:
     """A list's column: how long ago a moment was, the moment itself as a tooltip."""
 
-    @admin.display(description=label, ordering=field)
     def column(row: Any) -> str | SafeString:
         moment = getattr(row, field)
         return aged(moment) if moment else EMPTY
 
-    column.__name__ = f"{field}_ago"
-    return column
+    return _column(f"{field}_ago", column, label, field)
 
 
 def link_column(relation: str, label: str = "") -> Callable[[Any], str | SafeString]:
     """A list's column: a link to the row that a foreign key leads to; it tells the list by ``relation`` to read that too."""
 
-    @admin.display(description=label or spelled(relation))
     def column(row: Any) -> str | SafeString:
         other = getattr(row, relation)
         return link(other, None if other is None else short(other))
 
-    column.__name__ = f"{relation}_link"
     column.relation = relation  # type: ignore[attr-defined]
-    return column
+    return _column(f"{relation}_link", column, label or spelled(relation))
 
 
 def plain_column(field: Field[Any, Any]) -> Callable[[Any], Any]:
     """A list's column as it stands, under a name that people write; of an unreadable id its beginning."""
 
-    @admin.display(description=spelled(str(field.verbose_name)), ordering=field.name)
     def column(row: Any) -> Any:
         value = getattr(row, field.name)
         if isinstance(field, UUIDField) and value is not None:
             return short(value)
         return display_for_field(value, field, EMPTY)
 
-    column.__name__ = field.name
-    return column
+    return _column(field.name, column, spelled(str(field.verbose_name)), field.name)
 
 
 def worded(field: Field[Any, Any], words: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A column, of a list or a row's page, of which ``words`` tells what it says of a row."""
 
-    @admin.display(description=spelled(str(field.verbose_name)), ordering=field.name)
     def shown(row: Any) -> Any:
         return words(row)
 
-    shown.__name__ = field.name  # the page has the field's help with it
-    return shown
+    return _column(field.name, shown, spelled(str(field.verbose_name)), field.name)
 
 
 def short(value: Any) -> Any:
@@ -158,10 +155,4 @@ def json_shown(value: Any) -> SafeString:
 @cache
 def json_field(field: Field[Any, Any]) -> Callable[[Any], SafeString]:
     """A row's page: a JSON column, indented."""
-
-    @admin.display(description=spelled(str(field.verbose_name)))
-    def shown(row: Any) -> SafeString:
-        return json_shown(getattr(row, field.name))
-
-    shown.__name__ = f"{field.name}_json"
-    return shown
+    return _column(f"{field.name}_json", lambda row: json_shown(getattr(row, field.name)), spelled(str(field.verbose_name)))
