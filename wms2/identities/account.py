@@ -5,6 +5,8 @@ A new token is in the answer to the form alone: neither session nor messages, wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -28,7 +30,6 @@ from wms2.models import TokenScope
 
 #: Roles that a token may be limited to; every token reads.
 _ROLES = [(role.value, role.value) for role in Role if role is not Role.VIEWER]
-_REASON = "by the owner, on the page"
 
 
 class TokenForm(forms.Form):
@@ -91,25 +92,24 @@ def token_new(request: HttpRequest) -> HttpResponse:
 def token_end(request: HttpRequest, prefix: str) -> HttpResponse:
     """Revoke one of one's own tokens or of one's service accounts'."""
     token = own_token(accounts_of(request.user), prefix)
-    try:
-        token_revoke(token=token, actor=_actor(request), reason=_REASON)
-    except InvalidTransition as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, f"The token {token} is revoked.")
-    return HttpResponseRedirect(reverse("account"))
+    return _ended(request, partial(token_revoke, token=token), f"The token {token} is revoked.")
 
 
 @require_POST
 @login_required
 def old_key(request: HttpRequest) -> HttpResponse:
     """End one's own key of the old form."""
+    return _ended(request, partial(old_key_end, owner=request.user), "The key of the old form has ended.")
+
+
+def _ended(request: HttpRequest, end: Callable[..., None], said: str) -> HttpResponse:
+    """End something of one's own; back to the page, which says so, or why not."""
     try:
-        old_key_end(owner=request.user, actor=_actor(request), reason=_REASON)
+        end(actor=_actor(request), reason="by the owner, on the page")
     except InvalidTransition as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, "The key of the old form has ended.")
+        messages.success(request, said)
     return HttpResponseRedirect(reverse("account"))
 
 

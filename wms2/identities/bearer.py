@@ -48,8 +48,6 @@ _MOST_NAME = 100
 #: Of a time: no number above fits any calendar, and not all of them a float.
 _MOST_SECONDS = 1e12
 _UNCHECKED: Any = {f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}  # by us
-_HINT = "Get a new token of a trusted issuer for this audience; docs/identities.md says what it has to be."
-_NO_ROLE_HINT = "Ask for a token with a scope or group that the setting role_names maps to a role."
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +57,7 @@ class TokenRefused(Exception):
 
     status = 401
     code = "invalid_token"
-    hint = _HINT
+    hint = "Get a new token of a trusted issuer for this audience; docs/identities.md says what it has to be."
 
     def __init__(self, reason: str, name: str = "unknown") -> None:
         super().__init__(reason)
@@ -71,7 +69,7 @@ class NoRole(TokenRefused):
 
     status = 403
     code = "insufficient_scope"
-    hint = _NO_ROLE_HINT
+    hint = "Ask for a token with a scope or group that the setting role_names maps to a role."
 
 
 class BearerToken(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
@@ -22,6 +22,7 @@ from cryptography.x509 import Name
 from cryptography.x509.oid import NameOID
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils.deprecation import MiddlewareMixin
 from django.utils.encoding import escape_uri_path
 
 from wms2.api.problems import MEDIA_TYPE, Problem
@@ -75,20 +76,17 @@ class Named(NamedTuple):
     grants: tuple[Grant, ...] | None
 
 
-class FrontEndMiddleware:
+class FrontEndMiddleware(MiddlewareMixin):
     """Inside Django's authentication: a front end that names a user is believed before any session."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        """The answer of what is inside, or 403."""
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        """None; 403 where it cannot be believed."""
         try:
             identify(request)
         except FrontEndRefused as error:
             _audit_once(request, "front_end_refused", str(error), error.login, of=str(error))
             return _refusal(request, str(error))
-        return self.get_response(request)
+        return None
 
 
 def identify(request: HttpRequest) -> None:

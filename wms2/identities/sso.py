@@ -104,15 +104,11 @@ class SsoAccounts(DefaultSocialAccountAdapter):
         """Refuse those who may not come in, before anything is written."""
         if sociallogin.user.pk is not None:
             if not sociallogin.user.is_active:
-                raise _refusal(
-                    request, f"The user {sociallogin.user.get_username()} is not active in WMS2.", HTTPStatus.FORBIDDEN
-                )
+                raise _refusal(request, f"The user {sociallogin.user.get_username()} is not active in WMS2.")
             return
         name = name_of(sociallogin.claims)
         if not _NAME.fullmatch(name) or name == ANONYMOUS or name in OWN_NAMES:
-            raise _refusal(
-                request, f"{conf().sso_label} calls you {name[:100]!r}, which is no user name of WMS2.", HTTPStatus.FORBIDDEN
-            )
+            raise _refusal(request, f"{conf().sso_label} calls you {name[:100]!r}, which is no user name of WMS2.")
         if get_user_model().objects.filter(username__iexact=name).exists():
             raise _name_taken(request, name, str(sociallogin.claims["sub"]))
 
@@ -136,15 +132,11 @@ class SsoAccounts(DefaultSocialAccountAdapter):
         if isinstance(exception, requests.RequestException):
             raise _refusal(request, _unreachable(), HTTPStatus.SERVICE_UNAVAILABLE, str(exception))
         if exception is not None:
-            raise _refusal(
-                request,
-                f"The answer of {label} was refused. Sign in again; the log says why.",
-                HTTPStatus.FORBIDDEN,
-                str(exception),
-            )
+            problem = f"The answer of {label} was refused. Sign in again; the log says why."
+            raise _refusal(request, problem, why=str(exception))
         said = str(request.GET.get("error", ""))[:100]
         if said and (extra_context or {}).get("state"):
-            raise _refusal(request, f"{label} did not sign you in: {said}.", HTTPStatus.FORBIDDEN, said)
+            raise _refusal(request, f"{label} did not sign you in: {said}.", why=said)
         why = "This sign-in did not begin in this browser, was used already, or took longer than ten minutes."
         raise _refusal(request, f"{why} Sign in again.", HTTPStatus.BAD_REQUEST, why)
 
@@ -193,10 +185,12 @@ def _name_taken(request: HttpRequest, name: str, subject: str) -> ImmediateHttpR
         f"WMS2 has a user {name} who is not bound to your account at {conf().sso_label}."
         f" An administrator binds them, if they are the same person: manage.py sso_connect {name} {subject}"
     )
-    return _refusal(request, problem, HTTPStatus.FORBIDDEN)
+    return _refusal(request, problem)
 
 
-def _refusal(request: HttpRequest, problem: str, status: HTTPStatus, why: str = "") -> ImmediateHttpResponse:
+def _refusal(
+    request: HttpRequest, problem: str, status: HTTPStatus = HTTPStatus.FORBIDDEN, why: str = ""
+) -> ImmediateHttpResponse:
     return ImmediateHttpResponse(_refused(request, problem, status, why))
 
 

@@ -17,6 +17,7 @@ from wms2.errors import FieldRefused, InvalidTransition
 from wms2.identities import people
 from wms2.identities.grants import OPERATORS, Grant, described, grants_of
 from wms2.management.arguments import actor_named
+from wms2.models import RoleAssignment
 
 _GENERATED_BYTES = 18
 
@@ -73,8 +74,7 @@ class Command(BaseCommand):
     def _give(self, options: dict[str, Any], who: dict[str, Any]) -> None:
         limits = {"cms_groups": options["groups"], "sites": options["sites"]}
         row = people.role_give(role=_role(options), holder=_holder(options, make=True), **limits, **who)
-        grant = Grant(Role(row.role), frozenset(row.cms_groups), frozenset(row.sites))
-        self.stdout.write(f"{options['name']} has the role {described(grant)}.")
+        self.stdout.write(f"{options['name']} has the role {_described(row)}.")
 
     def _take(self, options: dict[str, Any], who: dict[str, Any]) -> None:
         people.role_take(role=_role(options), holder=_holder(options, make=False), **who)
@@ -93,10 +93,7 @@ class Command(BaseCommand):
             roles = "; ".join(described(grant) for grant in grants_of(user) if grant.role is not Role.VIEWER) or Role.VIEWER
             self.stdout.write(f"{user}: {roles if user.is_active else 'not active'}")
         for group in Group.objects.prefetch_related("role_assignments").order_by("name"):
-            roles = "; ".join(
-                described(Grant(Role(row.role), frozenset(row.cms_groups), frozenset(row.sites)))
-                for row in group.role_assignments.all()
-            )
+            roles = "; ".join(map(_described, group.role_assignments.all()))
             self.stdout.write(f"group {group}: {roles or ('operator' if group.name == OPERATORS else 'no role given')}")
 
     def _password(self, options: dict[str, Any]) -> str | None:
@@ -123,6 +120,10 @@ def _named(commands: Any, name: str, does: str, whose: str = "user's name") -> A
     parser.add_argument("--reason", default="", help="why; stands in the audit")
     parser.add_argument("--actor", help="the name in the audit (default: yours)")
     return parser
+
+
+def _described(row: RoleAssignment) -> str:
+    return described(Grant(Role(row.role), frozenset(row.cms_groups), frozenset(row.sites)))
 
 
 def _role(options: dict[str, Any]) -> Role:
