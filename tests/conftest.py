@@ -123,10 +123,10 @@ def _no_sign_in_has_failed() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _all_is_well() -> None:
+def _all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """No page or limit of a test follows the load of some moment, nor do its clients wait; tests of these ask for them."""
     levels.use(levels.KnownLevel)
-    shedding.use(shedding.Load(database=lambda: 0.0))
+    monkeypatch.setattr(shedding, "_load", shedding.Load(database=lambda: 0.0))
     rate_limits.use(None)
 
 

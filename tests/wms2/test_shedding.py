@@ -134,11 +134,11 @@ class Judged(Load):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("high", [False, True])
-def test_an_overloaded_process_refuses_all_but_stops_results_and_health(high: bool) -> None:
+def test_an_overloaded_process_refuses_all_but_stops_results_and_health(monkeypatch: pytest.MonkeyPatch, high: bool) -> None:
     operator = client_of(User.objects.create_superuser("olga"))
     held, queued = request_row(RequestStatus.HELD), request_row(RequestStatus.QUEUED)
     address = f"/api/v1/requests/{held.request_name}"
-    shedding.use(Judged(high))
+    monkeypatch.setattr(shedding, "_load", Judged(high))
     refused = {
         "errors": operator.get(f"{address}/errors"),
         "list": operator.get("/api/v1/requests"),
@@ -161,10 +161,10 @@ def test_an_overloaded_process_refuses_all_but_stops_results_and_health(high: bo
 
 
 @pytest.mark.django_db
-def test_a_page_that_is_refused_says_so_to_people_and_the_admin_is_never() -> None:
+def test_a_page_that_is_refused_says_so_to_people_and_the_admin_is_never(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client()
     client.force_login(User.objects.create_superuser("olga"))
-    shedding.use(Judged(high=True))
+    monkeypatch.setattr(shedding, "_load", Judged(high=True))
     answer = client.get("/")
     assert (answer.status_code, answer["Retry-After"]) == (503, "10")
     assert b"Too much at once" in answer.content

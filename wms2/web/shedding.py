@@ -14,7 +14,6 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-import structlog
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -25,7 +24,6 @@ from wms2.metrics.series import SHED_TOTAL
 from wms2.runtime.sql import sql_rows
 
 _COUNTED = "_wms2_counted"
-log = structlog.get_logger(__name__)
 #: Share of busy threads, and seconds of a query that costs nothing, from which on the process is overloaded.
 BUSY, SLOW_SECONDS = 0.85, 0.5
 #: It is overloaded until both are below this share of their limits.
@@ -103,12 +101,6 @@ class Load:
 
 
 _load = Load()
-
-
-def use(load: Load) -> None:
-    """Judge by it from now on."""
-    global _load  # noqa: PLW0603
-    _load = load
 
 
 class SheddingMiddleware:
