@@ -128,7 +128,7 @@ class HttpService:
             try:
                 return json.loads(answer)
             except ValueError as error:
-                shown = _clip(answer[: _MAX_DETAIL + 1].decode("utf-8", "replace"))
+                shown = clip(answer[: _MAX_DETAIL + 1].decode("utf-8", "replace"))
                 raise ServiceUnavailable(self.service, operation, f"answer is not JSON: {shown}") from error
 
         return self.caller.call(operation, call, tries)
@@ -206,13 +206,13 @@ class HttpService:
             target = response.headers.get("Location", "?").split("://", 1)
             # the rest is the server's
             origin = f"{target[0]}://{target[1].split('/')[0]}/" if len(target) == 2 else "another path"
-            detail = f"redirected to {_clip(origin)} (HTTP {status}): check the URL and the certificate"
+            detail = f"redirected to {clip(origin)} (HTTP {status}): check the URL and the certificate"
             return ServiceRejected(self.service, operation, detail, status)
         body = self._read(response, operation, time.monotonic() + self._timeout_seconds)
         fault = self._fault_parser(status, CaseInsensitiveDict(response.headers), body)
         later = status >= 500 or status in _TRY_LATER
         kind = fault.kind or (ServiceUnavailable if later else ServiceRejected)
-        detail = f"{_clip(fault.detail)} (HTTP {status}, {response.request.method} {response.url.split('?')[0]})"
+        detail = f"{clip(fault.detail)} (HTTP {status}, {response.request.method} {response.url.split('?')[0]})"
         return kind(self.service, operation, detail, status if fault.code is None else fault.code)
 
     @contextmanager
@@ -230,7 +230,7 @@ class HttpService:
             if timed_out:
                 detail, code = f"no answer within {self._timeout_seconds:g} s from {self.base_url}", TIMEOUT_CODE
             else:
-                detail, code = f"{self.base_url}: {_clip(str(error))}", "connection"
+                detail, code = f"{self.base_url}: {clip(str(error))}", "connection"
             raise ServiceUnavailable(self.service, operation, detail, code) from error
         except OSError as error:
             # requests.RequestException is an OSError too, but comes first: what is left are the files of CAs.
@@ -254,5 +254,6 @@ class HttpService:
         return session
 
 
-def _clip(text: str) -> str:
+def clip(text: str) -> str:
+    """As much of a foreign text as an error shows."""
     return text if len(text) <= _MAX_DETAIL else text[:_MAX_DETAIL] + "…"

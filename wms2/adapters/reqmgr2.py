@@ -134,10 +134,7 @@ class ReqMgr2:
 
     def requests(self, names: Sequence[str]) -> dict[str, Document]:
         """The raw documents; names that ReqMgr2 does not know are left out."""
-        found: dict[str, Document] = {}
-        for first in range(0, len(names), _NAMES):
-            found |= self._documents("requests", name=names[first : first + _NAMES])
-        return found
+        return self._in_portions("requests", names)
 
     def names_of_team(self, team: str, status: str) -> wire.Rows[str]:
         """The requests of a team that are in a status, or were: the list may be from before the last change, ``seen`` is not."""
@@ -147,10 +144,7 @@ class ReqMgr2:
 
     def seen(self, names: Sequence[str]) -> dict[str, Document]:
         """What ``Seen`` is made of, each by itself; names that ReqMgr2 does not know are left out."""
-        found: dict[str, Document] = {}
-        for first in range(0, len(names), _NAMES):
-            found |= self._documents("seen", name=names[first : first + _NAMES], mask=_FOLLOWED)
-        return found
+        return self._in_portions("seen", names, mask=_FOLLOWED)
 
     def queued(self, names: Sequence[str], team: str = "") -> dict[str, bool]:
         """Those that WMCore's work queue has taken in: the document of its inbox has the request's name, and is there before the
@@ -300,6 +294,12 @@ class ReqMgr2:
         if len(result) != 1:
             raise ServiceUnavailable(SERVICE, "clone", f"expected one clone, got {len(result)}")
         return wire.parse(wire.ReqMgr2Created, result[0], service=SERVICE, operation="clone").request
+
+    def _in_portions(self, operation: str, names: Sequence[str], **params: Sequence[str]) -> dict[str, Document]:
+        found: dict[str, Document] = {}
+        for first in range(0, len(names), _NAMES):
+            found |= self._documents(operation, name=names[first : first + _NAMES], **params)
+        return found
 
     def _documents(self, operation: str, **params: str | Sequence[str]) -> dict[str, Document]:
         answer = self._http.get_json(wire.ReqMgr2Answer, "/request", operation=operation, params=params)

@@ -22,6 +22,7 @@ from rucio.client import Client
 from rucio.common.exception import RucioException
 
 from wms2.adapters.caller import TIMEOUT_CODE, Caller, _stop_if_lost
+from wms2.adapters.http import clip
 from wms2.adapters.wire import parse
 from wms2.errors import ConfigurationError, NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.runtime.credentials import Credential, CredentialUnusable
@@ -45,7 +46,6 @@ _NOT_NOW = frozenset({"RSEWriteBlocked"})
 _UNSPECIFIC = frozenset({"RucioException", "CannotAuthenticate"})
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
-_MAX_DETAIL = 500
 _CONNECT_SECONDS = 5.0
 _DEFAULT_ORGANISATION = "def"
 # What each way to log in needs from the configuration.
@@ -258,6 +258,4 @@ def _class_for(code: str, status: int | None) -> type[ServiceError]:
 
 
 def _one_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    line = lines[0] if lines else "no message"
-    return line if len(line) <= _MAX_DETAIL else line[:_MAX_DETAIL] + "…"
+    return clip((text.strip().splitlines() or ["no message"])[0])
