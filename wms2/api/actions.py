@@ -8,6 +8,7 @@ sends it in ``If-Match``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -101,10 +102,8 @@ class Resource:
         if demanded and self.locks:  # the version that was compared is the one that is changed
             return in_one_transaction(lambda: once(self.rows().select_for_update(no_key=True)))
         for _ in range(1, TRIES):
-            try:
+            with suppress(StaleState):
                 return once(self.rows())
-            except StaleState:
-                continue
         return once(self.rows())
 
 

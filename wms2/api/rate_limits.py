@@ -7,8 +7,7 @@ as it has places. While the broker does not answer no client is refused; that is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
@@ -48,8 +47,7 @@ return {wait, limit - count, began + window - now}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Seconds to wait, 0: go on; calls left in this window, and seconds until the next one."""
 
     wait: float

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -155,11 +156,9 @@ class Stream:
 
 
 async def _first_of(news: asyncio.Event, seconds: float) -> None:
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await news.wait()
-    except TimeoutError:
-        return
 
 
 async def _left(receive: Receive) -> None:

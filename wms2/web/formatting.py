@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 _Words = TypeVar("_Words", bound=TextChoices)
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 _SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
 #: Words of the field that are not spelled as Python spells them.
 _SPELLED = {
@@ -42,7 +42,7 @@ def duration(seconds: float) -> str:
     if left < 120:
         return f"{left} s"
     parts: list[str] = []
-    for size, unit in _UNITS[:3]:
+    for size, unit in _UNITS:
         number, left = divmod(left, size)
         if number or parts:
             parts.append(f"{number} {unit}" if number else "")
