@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +24,8 @@ _ATTACHMENT = "configFile"
 _ERRORS = frozenset(
     {"not_found", "unauthorized", "forbidden", "illegal_database_name", "bad_request", "conflict", "internal_server_error"}
 )
+#: What is wrong with what a document names, or with what is there.
+_refused = partial(ServiceRejected, SERVICE, "config")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -69,7 +71,7 @@ class ConfigCache:
         """
         problem = self.problem(base_url)
         if problem is not None:
-            raise ServiceRejected(SERVICE, "config", f"{base_url} {problem}")
+            raise _refused(f"{base_url} {problem}")
         http = self._connect(self._base_url or normal_url(base_url))
         path = f"/{quote(database, safe='')}/{quote(config_id, safe='')}"
         try:
@@ -80,14 +82,14 @@ class ConfigCache:
         modules = _output_modules(document.pset_tweak_details, config_id)
         pset_hash = document.pset_hash or document.md5_hash
         if not pset_hash:
-            raise ServiceRejected(SERVICE, "config", f"document {config_id} has neither pset_hash nor md5_hash")
+            raise _refused(f"document {config_id} has neither pset_hash nor md5_hash")
         text = http.get_bytes(f"{path}/{_ATTACHMENT}", operation="config")
         try:
             pset = text.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ServiceRejected(SERVICE, "config", f"{_ATTACHMENT} of {config_id} is not UTF-8: {error}") from error
+            raise _refused(f"{_ATTACHMENT} of {config_id} is not UTF-8: {error}") from error
         if not pset.strip():
-            raise ServiceRejected(SERVICE, "config", f"{_ATTACHMENT} of {config_id} is empty")
+            raise _refused(f"{_ATTACHMENT} of {config_id} is empty")
         return ConfigDocument(pset=pset, pset_hash=pset_hash, output_modules=modules)
 
 
@@ -96,21 +98,17 @@ def _output_modules(tweaks: Mapping[str, Any], config_id: str) -> tuple[OutputMo
     process = tweaks.get("process")
     labels = process.get("outputModules_") if isinstance(process, dict) else None
     if not isinstance(process, dict) or not isinstance(labels, list):
-        raise ServiceRejected(
-            SERVICE, "config", f"document {config_id} lists no output modules (pset_tweak_details.process.outputModules_)"
-        )
+        raise _refused(f"document {config_id} lists no output modules (pset_tweak_details.process.outputModules_)")
     modules = []
     for label in labels:
         if not isinstance(label, str) or label not in process:
-            raise ServiceRejected(
-                SERVICE, "config", f"document {config_id} lists output module {_shown(label)} but does not describe it"
-            )
+            raise _refused(f"document {config_id} lists output module {_shown(label)} but does not describe it")
         try:
             module = wire.parse(wire.PsetOutputModule, process[label], service=SERVICE, operation="config")
         except ServiceUnavailable as error:
             # The document is stored like that: asking again will not help. What it holds instead is not shown.
             problem = f"document {config_id}, output module {_shown(label)}: it is not described as one"
-            raise ServiceRejected(SERVICE, "config", problem) from error
+            raise _refused(problem) from error
         dataset = module.dataset or wire.PsetDataset()
         modules.append(OutputModule(label, dataset.dataTier or "", dataset.filterName or ""))
     return tuple(modules)
