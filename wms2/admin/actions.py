@@ -244,9 +244,8 @@ class ActionsAdmin(ModelAdmin):
         try:
             given = arguments(action, form.cleaned_data)
         except REFUSALS as error:
-            return self._page(
-                request, action, rows, _marked(form, error), status=409, refused={row.pk: str(error) for row in rows}
-            )
+            why_not = {row.pk: str(error) for row in rows}
+            return self._page(request, action, rows, _marked(form, error), status=409, refused=why_not)
         former = {row.pk: _former(action, row) for row in rows}
         refused: dict[Any, str] = {}
         results: list[tuple[Any, object]] = []
@@ -280,9 +279,9 @@ class ActionsAdmin(ModelAdmin):
         status_detail = Counter(decision_basis(action, row)[1] for row in rows)
         if len(rows) == 1:
             label = next(iter(status_detail))
-            return f"{action.label}: {rows[0]}." + (f" It is {label} now." if label else "")
+            return f"{self._title(action, rows)}." + (f" It is {label} now." if label else "")
         reported = ", ".join(f"{number} {label}" for label, number in status_detail.most_common() if label)
-        return f"{action.label}: {counted(len(rows), *self._resource_types())}." + (f" Now {reported}." if reported else "")
+        return f"{self._title(action, rows)}." + (f" Now {reported}." if reported else "")
 
     def _confirmation(
         self, request: HttpRequest, action: Action, rows: Sequence[Any], former: Mapping[Any, Mapping[str, Any]]
@@ -328,9 +327,7 @@ class ActionsAdmin(ModelAdmin):
             form.fields["reason"].widget.attrs.pop("autofocus", None)
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{action.label}: {rows[0]}"
-            if len(rows) == 1
-            else f"{action.label}: {counted(len(rows), *self._resource_types())}",
+            "title": self._title(action, rows),
             "opts": self.opts,
             "action": action,
             "undone": _undone(request.user, self.model, action),
@@ -365,8 +362,9 @@ class ActionsAdmin(ModelAdmin):
             return self._url(rows[0])
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
-    def _resource_types(self) -> tuple[str, str]:
-        return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
+    def _title(self, action: Action, rows: Sequence[Any]) -> str:
+        several = counted(len(rows), str(self.opts.verbose_name), str(self.opts.verbose_name_plural))
+        return f"{action.label}: {rows[0] if len(rows) == 1 else several}"
 
 
 def _go_to_page(action: Action, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,12 +9,12 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView, PasswordChangeView
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse_lazy
 from django.views.decorators.http import require_POST
 
 from wms2.audit import audit
-from wms2.web.login_throttle import address_of, password_right, password_tried
+from wms2.web.login_throttle import address_of, password_right, password_tried, sign_in_waits
 from wms2.web.sessions import ADDRESS, BEGAN, SEEN, sessions_end, sessions_of
 
 
@@ -51,11 +50,8 @@ class PasswordView(PasswordChangeView):
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Guesses of the old password are counted as those at the sign-in are, and wait."""
-        seconds = math.ceil(password_tried(*self._who()))
-        if seconds:
-            answer = render(request, "429.html", {"seconds": seconds}, status=429)
-            answer["Retry-After"] = str(seconds)
-            return answer
+        if seconds := password_tried(*self._who()):
+            return sign_in_waits(request, seconds)
         return super().post(request, *args, **kwargs)
 
     def form_invalid(self, form: Any) -> HttpResponse:

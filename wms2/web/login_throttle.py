@@ -156,12 +156,15 @@ class LoginThrottleMiddleware(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         """The form's answer, or how long to wait."""
         seconds = getattr(request, _WAITS, 0.0)
-        if not seconds:
-            return response
-        whole = math.ceil(seconds)
-        answer = render(request, "429.html", {"seconds": whole}, status=429)
-        answer["Retry-After"] = str(whole)
-        return answer
+        return sign_in_waits(request, seconds) if seconds else response
+
+
+def sign_in_waits(request: HttpRequest, seconds: float) -> HttpResponse:
+    """The page that says how long to wait before a password is judged."""
+    whole = math.ceil(seconds)
+    answer = render(request, "429.html", {"seconds": whole}, status=429)
+    answer["Retry-After"] = str(whole)
+    return answer
 
 
 @receiver(user_logged_in, dispatch_uid="wms2.sign_in")
