@@ -177,28 +177,32 @@ def status_for(status: Any, since: datetime) -> SafeString:
     return format_html('{} <span class="age">{}</span>', badge(status), lasting)
 
 
+def _bar(label: str, numbers: str, *parts: str) -> SafeString:
+    """A bar with its parts, and numbers beside it, which may have further lines below; of numbers and words of ours alone."""
+    return mark_safe(  # noqa: S308
+        f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{label}">\n'
+        f'  <rect class="bar-all" width="100" height="8"/>{"".join(parts)}\n</svg>\n<span class="numbers">{numbers}</span>'
+    )
+
+
 @register.simple_tag
 def progress(units: Any) -> SafeString:
     """Work units as a bar and in numbers; ``units`` has them by state."""
     done, total, unaccounted, failed = units.done, units.total, units.done_unaccounted, units.failed
     if not total and not failed:
         return mark_safe('<span class="quiet">none yet</span>')
-    parts = [
-        '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" '
-        f'aria-label="{done} of {total} work units done{f", {unaccounted} unaccounted" if unaccounted else ""}">\n'
-        '  <rect class="bar-all" width="100" height="8"/>'
-    ]
+    label, numbers, parts = f"{done} of {total} work units done", f"{done:,} of {total:,}", []
     if total:
         share = round(done / total * 100)
         parts.append(f'<rect class="bar-done" width="{share}" height="8"/>')
         if unaccounted:
             parts.append(f'<rect class="bar-bad" x="{share}" width="{round(unaccounted / total * 100)}" height="8"/>')
-    parts.append(f'\n</svg>\n<span class="numbers">{done:,} of {total:,}')
     if unaccounted:
-        parts.append(f' <span class="under colour-text-bad">{unaccounted} unaccounted</span>')
+        label += f", {unaccounted} unaccounted"
+        numbers += f' <span class="under colour-text-bad">{unaccounted} unaccounted</span>'
     if failed:
-        parts.append(f' <span class="under">{failed:,} failed, planned anew</span>')
-    return mark_safe("".join([*parts, "</span>"]))  # noqa: S308  (whole numbers alone)
+        numbers += f' <span class="under">{failed:,} failed, planned anew</span>'
+    return _bar(label, numbers, *parts)
 
 
 #: So many units have room for their names.
@@ -238,11 +242,7 @@ def asked(work: Any, units: Any) -> SafeString:
     if work.done is None:
         return progress(units) + format_html('<span class="under">of {} {} asked for</span>', f"{work.asked:,}", work.unit)
     words, share = f"{work.done:,} of {work.asked:,} {work.unit}", round(work.share * 100)
-    bar = (
-        f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{words} done">\n'
-        f'  <rect class="bar-all" width="100" height="8"/><rect class="bar-done" width="{share}" height="8"/>\n</svg>\n'
-        f'<span class="numbers">{words}</span>'
-    )
+    bar = _bar(f"{words} done", words, f'<rect class="bar-done" width="{share}" height="8"/>')
     below = [f'<span class="under">{units.done:,} of {units.total:,} work units</span>'] if units.total else []
     if units.done_unaccounted:
         below.append(f'<span class="under colour-text-bad">{units.done_unaccounted} unaccounted</span>')
