@@ -260,10 +260,9 @@ class ResourceType:
 _RESOURCE_TYPES: dict[type[Model], ResourceType] = {}
 
 
-def declare(resource_type: ResourceType, *actions: Action) -> ResourceType:
+def declare(resource_type: ResourceType, *actions: Action) -> None:
     """Give the rows of a model these operations, in this order."""
-    _RESOURCE_TYPES[resource_type.model] = found = replace(resource_type, actions=actions)
-    return found
+    _RESOURCE_TYPES[resource_type.model] = replace(resource_type, actions=actions)
 
 
 def extend(

@@ -95,16 +95,14 @@ class RucioAdapter(RucioRules):
             # Some were attached meanwhile, by an earlier try whose answer was lost or by another worker: look again.
         raise ServiceUnavailable(SERVICE, "register_files", f"block {block} keeps changing")
 
-    def detach_files(self, block: str, lfns: Collection[str]) -> int:
-        """The files are in the block no more, also in a closed one: no rule on it keeps them. How many were in it."""
+    def detach_files(self, block: str, lfns: Collection[str]) -> None:
+        """The files are in the block no more, also in a closed one: no rule on it keeps them."""
         try:
             inside = self._content("detach_files", block)
         except NotFoundInService:
-            return 0
-        dids = [self._did(lfn) for lfn in sorted(lfns) if lfn in inside]
-        for batch in _batches(dids):
+            return
+        for batch in _batches([self._did(lfn) for lfn in sorted(lfns) if lfn in inside]):
             self._session.call("detach_files", methodcaller("detach_dids", self.scope, block, batch))
-        return len(dids)
 
     def _entries(self, files: Sequence[RucioFile]) -> Entries:
         return [{**self._did(file.lfn), "bytes": file.size_bytes, "adler32": file.adler32} for file in files]

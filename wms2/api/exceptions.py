@@ -34,10 +34,8 @@ from wms2.errors import (
 from wms2.runtime.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused
 
 log = structlog.get_logger(__name__)
-#: When a client may try again; services and circuits recover within these, or not soon.
-RETRY_AFTER_SECONDS = 30
-RETRY_AFTER_CIRCUIT_SECONDS = 10
-RETRY_AFTER_DATABASE_SECONDS = 5
+#: Seconds after which a client may try again, the narrower first; services and circuits recover within these, or not soon.
+_RETRY_AFTER: tuple[tuple[Any, int], ...] = ((CircuitOpen, 10), (ServiceUnavailable, 30), ((*DATABASE_AWAY, TooManyReaders), 5))
 
 _INTERNAL = Problem(500, "internal_error", "WMS2 failed to serve this; the log has the details", hint="Report it.")
 #: Of WMS2's own errors: status, code, hint; the narrower first.
@@ -143,12 +141,9 @@ def _of_wms2(error: Exception) -> Problem | None:
 def _headers(error: Exception) -> dict[str, str]:
     if isinstance(error, ProblemError):
         return error.headers
-    if isinstance(error, CircuitOpen):
-        return {"Retry-After": str(RETRY_AFTER_CIRCUIT_SECONDS)}
-    if isinstance(error, ServiceUnavailable):
-        return {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    if isinstance(error, (*DATABASE_AWAY, TooManyReaders)):
-        return {"Retry-After": str(RETRY_AFTER_DATABASE_SECONDS)}
+    for kinds, seconds in _RETRY_AFTER:
+        if isinstance(error, kinds):
+            return {"Retry-After": str(seconds)}
     headers = {}
     if getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = error.auth_header  # type: ignore[attr-defined]
