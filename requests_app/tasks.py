@@ -5,6 +5,7 @@ notify ``evaluate_request``, which has a queue of its own.
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 from celery.signals import beat_init, worker_init
@@ -78,18 +79,13 @@ def send_alerts() -> None:
 
 
 _TASKS = __name__  # as Celery names tasks
-pack_dags = task(PACK_DAGS, queue="effects", beat="packs", every=600.0, can_wait=True)(dags_pack)
-archive_requests = task(f"{_TASKS}.archive_requests", queue="effects", beat="archive", every=3600.0, can_wait=True)(
-    requests_archive
-)
-remove_leftovers = task(REMOVE_LEFTOVERS, queue="effects", beat="leftovers", every=SITE_SECONDS)(leftovers_remove)
-check_storage = task(CHECK_STORAGE, queue="effects", beat="storage", every=SITE_SECONDS)(storage_checks_run)
-remind_of_cases = task("outputs_app.tasks.remind_of_cases", queue="effects", beat="cases", every=600.0, can_wait=True)(
-    cases_alert
-)
-harvest = task(f"{_TASKS}.harvest", queue="effects", beat="harvests", every=SITE_SECONDS)(harvests_run)
-look_for_dark_files = task(f"{_TASKS}.look_for_dark_files", queue="effects", beat="dark-files", every=3600.0)(dark_files_check)
-look_at_rucio_account = task(f"{_TASKS}.look_at_rucio_account", queue="effects", beat="rucio-account", every=600.0)(
-    rucio_account_check
-)
-poll_reqmgr2 = task(POLL_REQMGR2, queue="effects", beat="reqmgr2", every=REQMGR2_SECONDS)(reqmgr2_poll)
+_effects = partial(task, queue="effects")
+pack_dags = _effects(PACK_DAGS, beat="packs", every=600.0, can_wait=True)(dags_pack)
+archive_requests = _effects(f"{_TASKS}.archive_requests", beat="archive", every=3600.0, can_wait=True)(requests_archive)
+remove_leftovers = _effects(REMOVE_LEFTOVERS, beat="leftovers", every=SITE_SECONDS)(leftovers_remove)
+check_storage = _effects(CHECK_STORAGE, beat="storage", every=SITE_SECONDS)(storage_checks_run)
+remind_of_cases = _effects("outputs_app.tasks.remind_of_cases", beat="cases", every=600.0, can_wait=True)(cases_alert)
+harvest = _effects(f"{_TASKS}.harvest", beat="harvests", every=SITE_SECONDS)(harvests_run)
+look_for_dark_files = _effects(f"{_TASKS}.look_for_dark_files", beat="dark-files", every=3600.0)(dark_files_check)
+look_at_rucio_account = _effects(f"{_TASKS}.look_at_rucio_account", beat="rucio-account", every=600.0)(rucio_account_check)
+poll_reqmgr2 = _effects(POLL_REQMGR2, beat="reqmgr2", every=REQMGR2_SECONDS)(reqmgr2_poll)
