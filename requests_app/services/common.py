@@ -19,7 +19,7 @@ from requests_app.states import transition
 from requests_app.work.rounds import RoundFiles, round_close, round_open
 from wms2.actions import AlreadyDone
 from wms2.audit import audit
-from wms2.errors import InvalidTransition, StaleState
+from wms2.errors import InvalidTransition, RequestKnown, StaleState
 from wms2.runtime.due import mark_due_now
 
 S = RequestStatus
@@ -55,6 +55,17 @@ def free_name(stem: str, number: int) -> str:
     """The first from ``<stem><number>`` on that no request has."""
     names = (f"{stem}{each}" for each in count(number))
     return next(name for name in names if not Request.objects.filter(request_name=name).exists())
+
+
+def request_known_refuse(*, request_name: str) -> None:
+    """Refuse a name that is taken.
+
+    Raises:
+        RequestKnown: naming the request that has it.
+    """
+    status = Request.objects.filter(request_name=request_name).values_list("status", flat=True).first()
+    if status is not None:
+        raise RequestKnown(request_name, str(status))
 
 
 def applies(request: Request, refused: Callable[[Request], str]) -> bool:

@@ -19,7 +19,16 @@ from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, IntegrityCase, Outp
 from requests_app import intake
 from requests_app.feed import emit_event
 from requests_app.models import Request, RequestStatus, Workflow
-from requests_app.services.common import applies, free_name, give_up, live_dag_of, put, recorded_operation, workflow_known
+from requests_app.services.common import (
+    applies,
+    free_name,
+    give_up,
+    live_dag_of,
+    put,
+    recorded_operation,
+    request_known_refuse,
+    workflow_known,
+)
 from requests_app.services.decisions import request_set_sites
 from requests_app.states import record_creation
 from requests_app.work.derived import work_hand_over
@@ -31,7 +40,7 @@ from requests_app.work.planner import round_preview
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
 from wms2.actions import AlreadyDone
-from wms2.errors import InvalidTransition, LedgerViolation, PlanningRefused, RequestKnown, ServiceError
+from wms2.errors import InvalidTransition, LedgerViolation, PlanningRefused, ServiceError
 from wms2.runtime import clock
 from wms2.web.formatting import counted
 
@@ -131,9 +140,7 @@ def derive_refused(request: Request) -> str:
 
 def _like(request: Request, old: Workflow, name: str) -> Request:
     """Request, workflow and datasets, as yet without work of their own."""
-    taken = Request.objects.filter(request_name=name).values_list("status", flat=True).first()
-    if taken is not None:
-        raise RequestKnown(name, str(taken))
+    request_known_refuse(request_name=name)
     new = Request.objects.create(
         request_name=name, status=S.SUBMITTED, derived_from=request, request_data=request.request_data,
         priority=request.priority, overrides=request.overrides, **{field: getattr(request, field) for field in _REQUEST},

@@ -14,6 +14,7 @@ from outputs_app.blocks.ownership import names_claim, names_refuse
 from requests_app import intake
 from requests_app.limits import limits_now
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
+from requests_app.services.common import request_known_refuse
 from requests_app.services.derive import derive_refused, request_derive
 from requests_app.services.groups import group_join, parents_set
 from requests_app.services.workflow import draft_of, draft_prepare
@@ -26,7 +27,7 @@ from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.audit import audit
 from wms2.conf import conf
-from wms2.errors import DocumentRefused, FieldRefused, InvalidTransition, NotFoundInService, Problem, RequestKnown
+from wms2.errors import DocumentRefused, FieldRefused, InvalidTransition, NotFoundInService, Problem
 from wms2.runtime import clock
 from wms2.runtime.notify import EVALUATE_REQUEST, notify
 
@@ -280,17 +281,6 @@ def request_fetch(*, request_name: str) -> dict[str, Any]:
     """
     document: dict[str, Any] = factory.reqmgr2().request(request_name)
     return document
-
-
-def request_known_refuse(*, request_name: str) -> None:
-    """Refuse a name that is taken.
-
-    Raises:
-        RequestKnown: naming the request that has it.
-    """
-    status = Request.objects.filter(request_name=request_name).values_list("status", flat=True).first()
-    if status is not None:
-        raise RequestKnown(request_name, str(status))
 
 
 def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] | None = None, doubt: str = "") -> Request:
