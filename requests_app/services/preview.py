@@ -38,11 +38,6 @@ class Facts:
     units: UnitCounts = field(default_factory=UnitCounts)
     inputs_read: bool = False
 
-    @property
-    def running(self) -> bool:
-        """Whether a DAG is live."""
-        return self.dag is not None
-
 
 def facts_of(requests: Sequence[Request]) -> Mapping[str, Facts]:
     """By request name; three queries for all."""
@@ -75,7 +70,7 @@ def hold(request: Request, facts: Facts) -> list[str]:
     """Put it aside."""
     if request.status == S.STOPPING:
         return ["It is being stopped already; it will be held instead of going on."]
-    if request.status in (S.ACTIVE, S.PLANNING) and facts.running:
+    if request.status in (S.ACTIVE, S.PLANNING) and facts.dag is not None:
         return [*_dag_removed(facts), "Once that is proved, it is held; a release goes on from the rescue file."]
     return ["It is held at once.", *_stays(facts)]
 
@@ -83,7 +78,7 @@ def hold(request: Request, facts: Facts) -> list[str]:
 @with_facts
 def move(request: Request, facts: Facts) -> list[str]:
     """Go on at another schedd."""
-    if not (facts.running or request.status in (S.ACTIVE, S.STOPPING)):
+    if facts.dag is None and request.status not in (S.ACTIVE, S.STOPPING):
         return ["Its next DAG goes to another schedd; what is not done is planned anew if that does not see its directory."]
     return [
         *_dag_removed(facts),
@@ -150,7 +145,7 @@ def stop(request: Request, facts: Facts) -> list[str]:
 
 
 def _first_stopped(facts: Facts) -> list[str]:
-    return [*_dag_removed(facts), "Once that is proved:"] if facts.running else []
+    return [*_dag_removed(facts), "Once that is proved:"] if facts.dag is not None else []
 
 
 @with_facts
@@ -215,7 +210,7 @@ def abort(request: Request, facts: Facts) -> list[str]:
     """End it for good."""
     blocks = [f"Its blocks are registered with the work units that are done; {_STAY}"] if facts.units.done else []
     last = "The document can be imported again under another name."
-    if facts.running or request.status in (S.ACTIVE, S.STOPPING):
+    if facts.dag is not None or request.status in (S.ACTIVE, S.STOPPING):
         return [*_dag_removed(facts), "Once that is proved, it is aborted; what is not done is given up.", *blocks, last]
     given_up = ["What is not done is given up."] if facts.units.planned else []
     return ["It is aborted at once.", *_stays(facts), *given_up, *blocks, last]
