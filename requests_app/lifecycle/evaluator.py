@@ -118,10 +118,9 @@ def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> Non
 
 def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
     request = evaluation.request
+    alert_stuck_effects(evaluation)
     for step in range(MAX_STEPS):
         status = request.status
-        if not step:
-            alert_stuck_effects(evaluation)
         if status not in EVALUATED:
             return
         if status in left_out:
@@ -211,9 +210,7 @@ HANDLERS: dict[str, Callable[[Evaluation], None]] = {
 
 def evaluate(evaluation: Evaluation) -> None:
     """Do one step of the request by its status, then check its blocks and the clock."""
-    handler = HANDLERS.get(evaluation.request.status)
-    if handler is not None:
-        handler(evaluation)
+    HANDLERS[evaluation.request.status](evaluation)
     blocks_close_due(evaluation)
     alert_missing(evaluation)
     watch_timeout(evaluation)
