@@ -112,11 +112,6 @@ def hold_over_exclusions(evaluation: Evaluation) -> bool:
         f"all other work is done, but {left_out} of {counted(wanted, 'input file')} were left out "
         f"({left_out / wanted:.2%}, {most:.2%} may be)"
     )
-    evidence = {
-        "excluded": left_out,
-        "wanted": wanted,
-        "allowed": most,
-        "files": [lfn for lfn, _ in names],
-    }
+    evidence = {"excluded": left_out, "wanted": wanted, "allowed": most, "files": [lfn for lfn, _ in names]}
     evaluation.hold(HoldCode.EXCLUDED, why, evidence, reported=f"{why}:\n{listed}{more}")
     return True
