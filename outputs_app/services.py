@@ -32,9 +32,10 @@ from outputs_app.models import (
 )
 from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, DatasetRecord, MergedFile, UnitOutputs
+from wms2.actions import applies
 from wms2.audit import audited
 from wms2.conf import conf
-from wms2.errors import InvalidTransition, LedgerViolation
+from wms2.errors import LedgerViolation
 from wms2.metrics.series import EFFECTS_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.due import mark_due
@@ -233,8 +234,7 @@ def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
         InvalidTransition: it is done, or its request's outputs have been taken back since.
     """
     with audited(actor=actor, action="effect_retry", target=effect.key, target_type="effect", reason=reason, old=effect.state):
-        if why := effect_retry_refused(effect):
-            raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
+        applies(f"effect {effect.pk} ({effect.get_kind_display()})", effect_retry_refused(effect))
         effect_retry(effect=effect)
         notify(RUN_EFFECTS)
         notify(EVALUATE_REQUEST, str(effect.request_id))
@@ -270,8 +270,7 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
         if effect.block_id is not None:
             ProcessingBlock.objects.select_for_update(no_key=True).get(pk=effect.block_id)
         effect.refresh_from_db()
-        if why := effect_discard_refused(effect):
-            raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
+        applies(f"effect {effect.pk} ({effect.get_kind_display()})", effect_discard_refused(effect))
         note, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
         for row in rows:
             row.state, row.done_at = EffectState.DISCARDED, clock.now()

@@ -40,6 +40,17 @@ class AlreadyDone(str):
     __slots__ = ()
 
 
+def applies(row: object, why: str) -> bool:
+    """Whether there is something to do to a row, where ``why`` is why not; there is not if what was asked for is so already.
+
+    Raises:
+        InvalidTransition: the operation is refused.
+    """
+    if why and not isinstance(why, AlreadyDone):
+        raise InvalidTransition(f"{row}: {why}")
+    return not why
+
+
 class Role(StrEnum):
     """Who may do something. Requesters and site admins: on rows of their own alone."""
 

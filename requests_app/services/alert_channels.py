@@ -8,10 +8,11 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from requests_app.models import AlertChannel, AlertMessage, AlertRoute, ChannelKind, MessageKind, ServiceLevel
+from wms2.actions import applies
 from wms2.adapters.webhooks import address_problem
 from wms2.audit import audited
 from wms2.conf import conf
-from wms2.errors import FieldRefused, InvalidTransition
+from wms2.errors import FieldRefused
 from wms2.runtime import clock
 
 #: Mail addresses of one channel.
@@ -61,8 +62,7 @@ def channel_remove(*, channel: AlertChannel, actor: str, reason: str) -> AlertCh
 def channel_test(*, channel: AlertChannel, actor: str, reason: str) -> None:
     """A message that says nothing is wrong goes out within seconds. Raises InvalidTransition: it gets no messages."""
     with audited(actor=actor, action="alert_channel_test", target=channel.name, target_type="alert channel", reason=reason):
-        if why := test_refused(channel):
-            raise InvalidTransition(f"{channel}: {why}")
+        applies(channel, test_refused(channel))
         now = clock.now()
         said = {"installation": conf().instance, "at": now.isoformat(), "alerts": [], "left_out": 0}
         AlertMessage.objects.create(channel=channel, kind=MessageKind.TEST, content=said, created_at=now, next_attempt_at=now)
@@ -103,8 +103,7 @@ def disable_refused(channel: AlertChannel) -> str:
 def _switch(channel: AlertChannel, actor: str, reason: str, *, enabled: bool) -> None:
     action = "alert_channel_enable" if enabled else "alert_channel_disable"
     with audited(actor=actor, action=action, target=channel.name, target_type="alert channel", reason=reason):
-        if why := enable_refused(channel) if enabled else disable_refused(channel):
-            raise InvalidTransition(f"{channel}: {why}")
+        applies(channel, enable_refused(channel) if enabled else disable_refused(channel))
         AlertChannel.objects.filter(pk=channel.pk).update(enabled=enabled, failures=0, failing_since=None)
         AlertMessage.objects.filter(channel=channel, sent_at=None).update(next_attempt_at=clock.now())
 

@@ -24,7 +24,7 @@ from outputs_app.models import OPEN_CASE, CaseAction, CaseState, FindingKind, In
 from requests_app.models import DONE, InputFile
 from requests_app.services.common import recorded_operation
 from requests_app.services.recovering import recover, recover_refused
-from wms2.actions import AlreadyDone, Messages
+from wms2.actions import AlreadyDone, Messages, applies
 from wms2.errors import DocumentRefused, InvalidTransition
 from wms2.runtime import clock
 from wms2.web.formatting import counted
@@ -57,10 +57,8 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
     losses = [] if remove_refused(case) or request.is_at_end else _losses(case, {})
     with recorded_operation(request, actor, "case_remove", reason, case=case.name):
         case.refresh_from_db()
-        if why := remove_refused(case):
-            if isinstance(why, AlreadyDone):
-                return
-            raise InvalidTransition(f"{case}: {why}")
+        if not applies(case, remove_refused(case)):
+            return
         over = request.is_at_end
         if not over and (not losses or losses_changed(losses)):
             raise InvalidTransition(f"{case}: other files of its work are being removed, or were meanwhile; look again")

@@ -23,10 +23,10 @@ from outputs_app.models import (
 )
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.common import applies, give_up, recorded_operation, stop_first, stopped_for
+from requests_app.services.common import give_up, recorded_operation, stop_first, stopped_for
 from requests_app.services.invalidation import epoch_raise
 from requests_app.work.rounds import round_files_at_rest
-from wms2.actions import AlreadyDone
+from wms2.actions import AlreadyDone, applies
 from wms2.errors import FieldRefused
 from wms2.runtime import clock
 from wms2.runtime.notify import RUN_EFFECTS, notify
@@ -58,7 +58,7 @@ def request_clean(
     ):
         if confirm != request.request_name:
             raise FieldRefused("confirm", f"type the request's name, {request.request_name}")
-        if not applies(request, clean_refused):
+        if not applies(request, clean_refused(request)):
             return
         if request.status == S.CLEANING:
             if accept_rest:

@@ -4,7 +4,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -66,18 +66,6 @@ def request_known_refuse(*, request_name: str) -> None:
     status = Request.objects.filter(request_name=request_name).values_list("status", flat=True).first()
     if status is not None:
         raise RequestKnown(request_name, str(status))
-
-
-def applies(request: Request, refused: Callable[[Request], str]) -> bool:
-    """Whether there is something to do; there is not if what was asked for is so already.
-
-    Raises:
-        InvalidTransition: the operation is refused.
-    """
-    why = refused(request)
-    if why and not isinstance(why, AlreadyDone):
-        raise InvalidTransition(f"{request.request_name}: {why}")
-    return not why
 
 
 def stopped_for(request: Request, intent: StopIntent) -> str:

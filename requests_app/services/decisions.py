@@ -39,7 +39,6 @@ from requests_app.models import (
     Workflow,
 )
 from requests_app.services.common import (
-    applies,
     give_up,
     may_run,
     put,
@@ -69,7 +68,7 @@ from sites_app.bans import LEFT, bans_left
 from sites_app.models import Site
 from sites_app.selectors import candidate_sites, known_site_names, sites_named
 from sites_app.services import site_ban_by_operator, site_unban_by_operator
-from wms2.actions import AlreadyDone
+from wms2.actions import AlreadyDone, applies
 from wms2.audit import audit
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
@@ -91,7 +90,7 @@ def request_submit(*, request: Request, actor: str, reason: str = "submitted by 
             but that is a release.)
     """
     with recorded_operation(request, actor, "request_submit", reason):
-        applies(request, submit_refused)
+        applies(request, submit_refused(request))
         states.transition(request, S.SUBMITTED, actor=actor, reason=reason)
 
 
@@ -109,7 +108,7 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
     """End the request for good, at any moment. Done twice it is done once."""
     files = round_files_at_rest(request)
     with recorded_operation(request, actor, "request_abort", reason):
-        if not applies(request, abort_refused):
+        if not applies(request, abort_refused(request)):
             return
         if not stop_first(request, StopIntent.ABORT, actor, reason):
             if request.status == S.NEW:  # one that would have replaced another and never began: that may be restarted again
@@ -135,7 +134,7 @@ def request_complete(*, request: Request, actor: str, reason: str) -> None:
     """Plan nothing more: it completes with what is done, once that is registered. A running DAG is stopped first."""
     files = round_files_at_rest(request)
     with recorded_operation(request, actor, "request_complete", reason):
-        if not applies(request, complete_refused):
+        if not applies(request, complete_refused(request)):
             return
         put(request, complete_early=True)
         if request.status == S.HELD:
@@ -160,7 +159,7 @@ def complete_refused(request: Request) -> str:
 def request_hold(*, request: Request, actor: str, reason: str, code: HoldCode = HoldCode.OPERATOR) -> None:
     """Put the request aside; a running DAG is stopped cleanly first."""
     with recorded_operation(request, actor, "request_hold", reason):
-        if not applies(request, hold_refused):
+        if not applies(request, hold_refused(request)):
             return
         changes = hold_changes(code, reason)
         if not stop_first(request, StopIntent.HOLD, actor, reason, **changes):
@@ -181,7 +180,7 @@ def hold_refused(request: Request) -> str:
 def request_keep(*, request: Request, actor: str, reason: str) -> None:
     """Keep what it made although it was rejected in ReqMgr2 after it had completed here."""
     with recorded_operation(request, actor, "request_keep", reason):
-        if applies(request, keep_refused):
+        if applies(request, keep_refused(request)):
             ReqMgr2Request.objects.filter(request=request).update(over=True, problem="", compared_at=clock.now())
 
 
@@ -198,7 +197,7 @@ def request_set_priority(*, request: Request, priority: int, actor: str, reason:
     if not 0 <= priority <= MAX_PRIORITY:
         raise InvalidTransition(f"priority {priority} is not between 0 and {MAX_PRIORITY}")
     with recorded_operation(request, actor, "request_set_priority", f"{request.priority} -> {priority}: {reason}"):
-        applies(request, priority_refused)
+        applies(request, priority_refused(request))
         put(request, priority=priority)
 
 
@@ -218,7 +217,7 @@ def request_note(*, request: Request, notes: str, actor: str, reason: str) -> No
 def request_compare(*, request: Request, actor: str, reason: str) -> None:
     """Have its output datasets compared with DBS and Rucio as soon as a worker has time."""
     with recorded_operation(request, actor, "request_compare", reason):
-        applies(request, compare_refused)
+        applies(request, compare_refused(request))
         comparisons_ask(datasets_reported(request.pk))
 
 
@@ -244,7 +243,7 @@ def request_set_steps(
     """
     wanted = steps_read(steps)
     with recorded_operation(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):
-        applies(request, priority_refused)
+        applies(request, priority_refused(request))
         workflow = Workflow.objects.filter(request=request).first()
         ledger = ledger_of(workflow, whole=False) if workflow is not None else Ledger()
         share = share_done(ledger)
@@ -269,7 +268,7 @@ def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list
         InvalidTransition: a pin is outside the window, the splitting does not read it, or the request is over.
     """
     with recorded_operation(request, actor, "request_pin", reason, **pins):
-        applies(request, priority_refused)
+        applies(request, priority_refused(request))
         kept = {name: value for name, value in request.overrides.items() if name not in PINS}
         put(request, overrides={**kept, **pins})
         workflow = Workflow.objects.filter(request=request).first()
@@ -314,7 +313,7 @@ def _override(
     wanted = {name: value for name, value in values.items() if value is not None}
     with recorded_operation(request, actor, action, reason, **wanted):
         if refused is not None:
-            applies(request, refused)
+            applies(request, refused(request))
         kept = {name: value for name, value in request.overrides.items() if name not in values}
         put(request, overrides={**kept, **wanted})
 
@@ -322,7 +321,7 @@ def _override(
 def request_set_adaptive(*, request: Request, adaptive: bool, actor: str, reason: str) -> None:
     """Let it go on in rounds that are sized by what was measured, or by its hints; from the next round on."""
     with recorded_operation(request, actor, "request_set_adaptive", reason, adaptive=adaptive):
-        applies(request, priority_refused)
+        applies(request, priority_refused(request))
         put(request, adaptive=adaptive)
 
 
@@ -379,7 +378,7 @@ def request_set_sites(
     """
     white, black = sorted(set(site_whitelist)), sorted(set(site_blacklist))
     with recorded_operation(request, actor, "request_set_sites", reason, site_whitelist=white, site_blacklist=black):
-        applies(request, priority_refused)
+        applies(request, priority_refused(request))
         if not set(white) - set(black):
             raise InvalidTransition("the site lists leave no site")
         if known_site_names():
@@ -408,7 +407,7 @@ def _bans(workflow: Workflow, gone: frozenset[str], back: frozenset[str], actor:
 def request_validate(*, request: Request, actor: str, reason: str, every_checksum: bool = False) -> None:
     """Validate all its blocks again."""
     with recorded_operation(request, actor, "request_validate", reason, every_checksum=every_checksum):
-        applies(request, validate_refused)
+        applies(request, validate_refused(request))
         _again(request, ProcessingBlock.objects.filter(workflow=request.workflow).values_list("pk", flat=True), every_checksum)
 
 
@@ -416,7 +415,7 @@ def block_validate(*, block: ProcessingBlock, actor: str, reason: str, every_che
     """Validate one block again."""
     request = block.workflow.request
     with recorded_operation(request, actor, "block_validate", reason, block=block.dbs_block_name, every_checksum=every_checksum):
-        applies(request, validate_refused)
+        applies(request, validate_refused(request))
         _again(request, [block.pk], every_checksum)
 
 

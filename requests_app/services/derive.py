@@ -20,7 +20,6 @@ from requests_app import intake
 from requests_app.feed import emit_event
 from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.services.common import (
-    applies,
     free_name,
     give_up,
     live_dag_of,
@@ -39,7 +38,7 @@ from requests_app.work.overrides import Overrides, check_pins
 from requests_app.work.planner import round_preview
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
-from wms2.actions import AlreadyDone
+from wms2.actions import AlreadyDone, applies
 from wms2.errors import InvalidTransition, LedgerViolation, PlanningRefused, ServiceError
 from wms2.runtime import clock
 from wms2.web.formatting import counted
@@ -88,7 +87,7 @@ def request_derive(
     """
     files = round_files_at_rest(request)
     with recorded_operation(request, actor, "request_derive", reason):
-        applies(request, derive_refused)
+        applies(request, derive_refused(request))
         ended = request.status in _ENDED or request.complete_early
         if failed or ended:
             give_up(request, reason, files)
@@ -199,7 +198,7 @@ def derive_preview(request: Request) -> list[str]:
 def request_flush(*, request: Request, actor: str, reason: str) -> None:
     """No more input: DBS is not asked again, and the next planning takes what is left, also what fills no work unit."""
     with recorded_operation(request, actor, "request_flush", reason):
-        if applies(request, flush_refused):
+        if applies(request, flush_refused(request)):
             Workflow.objects.filter(request=request).update(input_closed_at=clock.now())
             put(request, flush=True, **({"next_attempt_at": None} if request.status == S.QUEUED else {}))
 

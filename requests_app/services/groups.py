@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from requests_app.models import Request, RequestGroup, RequestStatus, Workflow
-from requests_app.services.common import applies, put, recorded_operation
+from requests_app.services.common import put, recorded_operation
 from requests_app.states import mark_related_due
 from requests_app.work.groups import ENDED, GONE_ON, group_completes, group_locked, input_among
+from wms2.actions import applies
 from wms2.audit import audited
 from wms2.errors import DocumentRefused, InvalidTransition, Problem
 from wms2.runtime.locks import LockKey, transaction_lock
@@ -26,7 +27,7 @@ def request_group(*, request: Request, actor: str, reason: str, in_group: str = 
         DocumentRefused: the requests of the group complete already.
     """
     with recorded_operation(request, actor, "request_group", reason, in_group=in_group, was_in=str(request.in_group or "")):
-        applies(request, group_refused)
+        applies(request, group_refused(request))
         if in_group and request.status in ENDED:
             raise InvalidTransition(f"{request}: it can only be taken out of its group")
         if request.in_group is not None:
@@ -73,7 +74,7 @@ def request_depend(*, request: Request, actor: str, reason: str, depends_on: Seq
         DocumentRefused: there is no such request, it would wait for itself, or its input is nothing that they write.
     """
     with recorded_operation(request, actor, "request_depend", reason, depends_on=list(depends_on)):
-        applies(request, depend_refused)
+        applies(request, depend_refused(request))
         parents_set(request, depends_on)
 
 

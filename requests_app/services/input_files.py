@@ -15,6 +15,7 @@ from requests_app.work.exclusions import files_taken
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.remaining import record_left_out
 from requests_app.work.spec import spec_of
+from wms2.actions import applies
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
 
@@ -88,8 +89,7 @@ def _named(workflow: Workflow, lfns: Sequence[str], field: str) -> list[InputFil
 def _excluded(workflow: Workflow, lfns: Sequence[str]) -> list[InputFile]:
     rows = [row for row in _named(workflow, lfns, "files") if row.excluded_at is not None]  # asked for again, it was done already
     for row in rows:
-        if why := restore_refused(row):
-            raise InvalidTransition(f"{row.lfn}: {why}")
+        applies(row.lfn, restore_refused(row))
     return rows
 
 

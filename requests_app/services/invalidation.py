@@ -16,7 +16,8 @@ from requests_app.alerts import report_broken
 from requests_app.lease import ACTOR
 from requests_app.models import TERMINAL, CleanupPolicy, InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
-from requests_app.services.common import applies, recorded_operation, rows_read, workflow_known
+from requests_app.services.common import recorded_operation, rows_read, workflow_known
+from wms2.actions import applies
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.runtime import clock
@@ -43,7 +44,7 @@ def manifest_of(request: Request) -> dict[str, Any]:
 def request_invalidate(*, request: Request, actor: str, reason: str) -> int:
     """Delete the rules and invalidate the outputs of a failed, aborted or superseded request; returns the number of datasets."""
     with recorded_operation(request, actor, "request_invalidate", reason):
-        applies(request, invalidation_refused)
+        applies(request, invalidation_refused(request))
         return _invalidate(request)
 
 
@@ -78,7 +79,7 @@ def request_invalidate_files(
         FieldRefused: a name is not one of its outputs, or of a block that is not registered as a whole.
     """
     with recorded_operation(request, actor, "request_invalidate_files", reason, files=list(files), blocks=list(blocks)):
-        applies(request, files_refused)
+        applies(request, files_refused(request))
         if not files and not blocks:
             raise FieldRefused("files", "name at least one file or block")
         workflow = _workflow(request)

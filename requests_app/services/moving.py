@@ -5,16 +5,14 @@ A move is recorded on the request, where placement reads it, with a stop if a DA
 
 from __future__ import annotations
 
-from functools import partial
-
 from dags_app.services.stop import StopMode, dag_request_stop
 from requests_app.admission.moves import Move, move_of
 from requests_app.admission.placement import dag_to_rescue, nowhere_else
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.services.common import applies, live_dag_of, put, recorded_operation, rows_read, stop_first, stopped_for
+from requests_app.services.common import live_dag_of, put, recorded_operation, rows_read, stop_first, stopped_for
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd
-from wms2.actions import AlreadyDone
+from wms2.actions import AlreadyDone, applies
 from wms2.errors import FieldRefused
 
 S = RequestStatus
@@ -36,7 +34,7 @@ def request_move(
     """
     with recorded_operation(request, actor, "request_move", reason, to=to.name if to else "", mode=mode.value):
         here = schedd_of(request)
-        if not applies(request, partial(move_refused, to=to)) or here is None:
+        if not applies(request, move_refused(request, to)) or here is None:
             return
         move = Move(here.pk, to.pk if to is not None else None, actor, reason, drain, to.name if to is not None else "")
         put(request, moving=move.kept)

@@ -9,7 +9,7 @@ from typing import Any
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
 from requests_app import states
 from requests_app.models import AFTER_WORK, HoldCode, Request, RequestStatus, RequestTransition, Round, Workflow
-from requests_app.services.common import applies, give_up, recorded_operation
+from requests_app.services.common import give_up, recorded_operation
 from requests_app.services.input_files import input_files_exclude
 from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, only_bad_input_left
 from requests_app.work.overrides import Overrides, check_pins, max_rescues, overrides_of
@@ -17,6 +17,7 @@ from requests_app.work.rounds import RoundFiles, dag_fenced_last, dag_run_last, 
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_named
 from sites_app.services import site_ban_by_operator
+from wms2.actions import applies
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
@@ -68,7 +69,7 @@ def request_release(
     asked = changes or Changes()
     files = round_files_read(request)
     with recorded_operation(request, actor, "request_release", reason, **_evidence(mode, asked)):
-        applies(request, release_refused)
+        applies(request, release_refused(request))
         workflow = Workflow.objects.filter(request=request).first()
         plan = _plan(request, mode, asked, files)
         if workflow is None and _evidence(mode, asked).keys() != {"mode"}:

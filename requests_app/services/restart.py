@@ -15,7 +15,7 @@ from requests_app.intake.documents import next_version
 from requests_app.models import MAX_VERSIONS, CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.reqmgr2.reports import report_next_version
 from requests_app.selectors.versions import requests_before
-from requests_app.services.common import applies, free_name, may_run, put, recorded_operation, stop_first
+from requests_app.services.common import free_name, may_run, put, recorded_operation, stop_first
 from requests_app.services.intake import Received, request_import
 from requests_app.services.stopping import fail_now
 from requests_app.services.workflow import draft_of
@@ -23,7 +23,7 @@ from requests_app.work.groups import related_move
 from requests_app.work.production_steps import before_steps
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of
-from wms2.actions import AlreadyDone
+from wms2.actions import AlreadyDone, applies
 from wms2.adapters.reqmgr2 import Seen
 from wms2.errors import InvalidTransition
 
@@ -54,7 +54,7 @@ def request_restart(
     """
     files = round_files_at_rest(request)
     with recorded_operation(request, actor, "request_restart", reason):
-        if not applies(request, restart_refused):
+        if not applies(request, restart_refused(request)):
             return Request.objects.get(request_name=request.superseded_by_request)
         name = request_name or successor_name(request)
         document = document if document is not None else next_version(request.request_data)

@@ -12,9 +12,9 @@ from outputs_app.models import BlockStatus, EffectKind
 from requests_app import states
 from requests_app.alerts import report_broken
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.common import applies, give_up, live_dag_of, may_run, recorded_operation, stop_first, stopped_for
+from requests_app.services.common import give_up, live_dag_of, may_run, recorded_operation, stop_first, stopped_for
 from requests_app.work.rounds import RoundFiles, round_files_at_rest
-from wms2.actions import AlreadyDone
+from wms2.actions import AlreadyDone, applies
 from wms2.errors import FieldRefused, StaleState
 from wms2.runtime.locks import Fenced
 from wms2.runtime.notify import RUN_EFFECTS, notify
@@ -32,7 +32,7 @@ def request_stop(*, request: Request, actor: str, reason: str, mode: StopMode = 
         mode: NOW removes the DAG, jobs that run are lost; DRAIN lets the work units that run finish, and starts no other.
     """
     with recorded_operation(request, actor, "request_stop", reason, mode=mode.value):
-        if not applies(request, stop_refused):
+        if not applies(request, stop_refused(request)):
             return
         if request.status != S.STOPPING:
             states.transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=StopIntent.RESUME)
@@ -66,7 +66,7 @@ def request_force(*, request: Request, actor: str, reason: str, confirm: str, in
     with recorded_operation(request, actor, "request_force", reason, insist=insist):
         if confirm != request.request_name:
             raise FieldRefused("confirm", f"type the request's name, {request.request_name}")
-        if not applies(request, force_refused) or dag is None or found is None:
+        if not applies(request, force_refused(request)) or dag is None or found is None:
             return
         silent = dag.unanswered_since or (dag.schedd.unreachable_since if dag.schedd is not None else None)
         if silent is None and not insist:
@@ -91,7 +91,7 @@ def request_fail(*, request: Request, actor: str, reason: str) -> None:
     """End the request as failed; what it has registered is listed for invalidation. Only people do this."""
     files = round_files_at_rest(request)
     with recorded_operation(request, actor, "request_fail", reason):
-        if not applies(request, fail_refused):
+        if not applies(request, fail_refused(request)):
             return
         if not stop_first(request, StopIntent.FAIL, actor, reason):
             fail_now(request, actor, reason, files)

@@ -20,10 +20,11 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
+from wms2.actions import applies
 from wms2.audit import audited
 from wms2.celery import app
 from wms2.conf import conf
-from wms2.errors import InvalidTransition, StaleState
+from wms2.errors import StaleState
 from wms2.metrics.series import ALERTS_TOTAL
 from wms2.models import ResourceLease, Worker, WorkerPool, WorkerPoolState
 from wms2.runtime import clock
@@ -134,8 +135,7 @@ def pool_change(*, pool: WorkerPool, state: WorkerPoolState, actor: str, reason:
     """Drain or resume a pool. Raises InvalidTransition: it is so already; StaleState: another user has changed it since
     it was read."""
     with audited(actor=actor, action=f"pool_{state}", target=pool.queue, target_type="pool", reason=reason, old=pool.state):
-        if why := pool_change_refused(pool, state):
-            raise InvalidTransition(f"{pool.queue}: {why}")
+        applies(pool.queue, pool_change_refused(pool, state))
         changes = {"state": state, "since": clock.now(), "reason": f"{actor}: {reason}"}
         if WorkerPool.objects.filter(pk=pool.pk, state=pool.state).update(**changes) != 1:
             raise StaleState(f"{pool.queue} is no longer {pool.get_state_display().lower()}")

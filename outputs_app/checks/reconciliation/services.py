@@ -23,9 +23,9 @@ from outputs_app.models import (
     OutputFile,
     Validity,
 )
-from wms2.actions import AlreadyDone
+from wms2.actions import AlreadyDone, applies
 from wms2.audit import audited
-from wms2.errors import InvalidTransition, StaleState
+from wms2.errors import StaleState
 from wms2.runtime import clock
 from wms2.runtime.due import mark_due
 from wms2.runtime.notify import RECONCILE, RUN_EFFECTS, notify
@@ -58,8 +58,7 @@ def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
         StaleState: it is not as it was read any more.
     """
     with audited(actor=actor, action="drift_repair", target=str(drift), target_type="drift", reason=reason, found=drift.found):
-        if (why := repair_refused(drift)) and not isinstance(why, AlreadyDone):
-            raise InvalidTransition(f"{drift}: {why}")
+        applies(drift, repair_refused(drift))
         registrations_again(drift)
         now = clock.now()
         _settle(drift, DriftState.ASKED, actor, reason)
@@ -88,8 +87,7 @@ def drift_accept(*, drift: Drift, actor: str, reason: str) -> None:
         StaleState: it is not as it was read any more.
     """
     with audited(actor=actor, action="drift_accept", target=str(drift), target_type="drift", reason=reason, found=drift.found):
-        if (why := accept_refused(drift)) and not isinstance(why, AlreadyDone):
-            raise InvalidTransition(f"{drift}: {why}")
+        applies(drift, accept_refused(drift))
         _settle(drift, DriftState.ACCEPTED, actor, reason)
 
 
