@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import requests_app.actions.control
 import requests_app.actions.requests  # noqa: F401  declare what is extended here
 from requests_app.models import Alert, AlertChannel, AlertRoute, ChannelKind, Request, ServiceLevel, Severity
@@ -88,12 +90,12 @@ declare(
         refused=alert_channels.test_refused, path="test",
     ),
     Action(
-        "enable", "Enable", "It is sent to again; what waited is sent now.", alert_channels.channel_enable,
-        refused=alert_channels.enable_refused, path="enable", inverse="disable",
+        "enable", "Enable", "It is sent to again; what waited is sent now.", partial(alert_channels.channel_switch, enabled=True),
+        refused=partial(alert_channels.switch_refused, enabled=True), path="enable", inverse="disable",
     ),
     Action(
-        "disable", "Disable", "Nothing is sent to it until it is enabled.", alert_channels.channel_disable,
-        refused=alert_channels.disable_refused, path="disable", inverse="enable",
+        "disable", "Disable", "Nothing is sent to it until it is enabled.", partial(alert_channels.channel_switch, enabled=False),
+        refused=partial(alert_channels.switch_refused, enabled=False), path="disable", inverse="enable",
     ),
     Action(
         "remove", "Remove", "The channel goes with its routes and what waits for it.", alert_channels.channel_remove,

@@ -42,14 +42,13 @@ def channel_change(*, channel: AlertChannel, actor: str, reason: str, address: s
         AlertMessage.objects.filter(channel=channel, sent_at=None).update(next_attempt_at=clock.now())
 
 
-def channel_enable(*, channel: AlertChannel, actor: str, reason: str) -> None:
-    """It is sent to again; what waited is sent now. Raises InvalidTransition: it is enabled."""
-    _switch(channel, actor, reason, enabled=True)
-
-
-def channel_disable(*, channel: AlertChannel, actor: str, reason: str) -> None:
-    """Nothing is sent to it until it is enabled. Raises InvalidTransition: it is disabled."""
-    _switch(channel, actor, reason, enabled=False)
+def channel_switch(*, channel: AlertChannel, actor: str, reason: str, enabled: bool) -> None:
+    """It is sent to again, what waited now; or nothing is until it is enabled. Raises InvalidTransition: it is so already."""
+    action = "alert_channel_enable" if enabled else "alert_channel_disable"
+    with audited(actor=actor, action=action, target=channel.name, target_type="alert channel", reason=reason):
+        applies(channel, switch_refused(channel, enabled=enabled))
+        AlertChannel.objects.filter(pk=channel.pk).update(enabled=enabled, failures=0, failing_since=None)
+        AlertMessage.objects.filter(channel=channel, sent_at=None).update(next_attempt_at=clock.now())
 
 
 def channel_remove(*, channel: AlertChannel, actor: str, reason: str) -> AlertChannel:
@@ -90,22 +89,9 @@ def test_refused(channel: AlertChannel) -> str:
     return "" if channel.enabled else "It is disabled."
 
 
-def enable_refused(channel: AlertChannel) -> str:
-    """Why it cannot be enabled."""
-    return "It is enabled already." if channel.enabled else ""
-
-
-def disable_refused(channel: AlertChannel) -> str:
-    """Why it cannot be disabled."""
-    return "" if channel.enabled else "It is disabled already."
-
-
-def _switch(channel: AlertChannel, actor: str, reason: str, *, enabled: bool) -> None:
-    action = "alert_channel_enable" if enabled else "alert_channel_disable"
-    with audited(actor=actor, action=action, target=channel.name, target_type="alert channel", reason=reason):
-        applies(channel, enable_refused(channel) if enabled else disable_refused(channel))
-        AlertChannel.objects.filter(pk=channel.pk).update(enabled=enabled, failures=0, failing_since=None)
-        AlertMessage.objects.filter(channel=channel, sent_at=None).update(next_attempt_at=clock.now())
+def switch_refused(channel: AlertChannel, *, enabled: bool) -> str:
+    """Why it cannot be enabled, or disabled."""
+    return f"It is {'enabled' if enabled else 'disabled'} already." if channel.enabled == enabled else ""
 
 
 def _check(channel: AlertChannel) -> None:
