@@ -74,6 +74,8 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         # an alert that stands is in the feed once (``requests_app.alerts``)
         free = _ended("request__", before) & Q(request__alert_code="")
         found.append(Event.objects.filter(Q(request__isnull=True) | free, at__lt=before).order_by("at"))
+    if ours.keep_audit_days:
+        found.append(AuditEntry.objects.filter(at__lt=now - timedelta(days=ours.keep_audit_days)).order_by("at"))
     if ours.keep_history_days:
         before = now - timedelta(days=ours.keep_history_days)
         of_ended = _ended("dag__workflow__request__", before)
@@ -81,11 +83,7 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         history = DAGHistory.objects.filter(of_ended, created_at__lt=before).exclude(unsettled)
         found.append(history.exclude(event_type=RETURNED).order_by("created_at"))  # each is reported once, whenever it comes back
         found.append(FailureSample.objects.filter(of_ended, at__lt=before).order_by("at"))
-    if ours.keep_audit_days:
-        found.append(AuditEntry.objects.filter(at__lt=now - timedelta(days=ours.keep_audit_days)).order_by("at"))
-    if ours.keep_history_days:  # few rows, read whole
-        before = now - timedelta(days=ours.keep_history_days)
-        found.append(BulkRun.objects.filter(ended_at__lt=before))
+        found.append(BulkRun.objects.filter(ended_at__lt=before))  # from here on few rows, read whole
         found += [HealthChange.objects.filter(at__lt=before), QueueChange.objects.filter(seen_at__lt=before)]
         found += [Alert.objects.filter(ended_at__lt=before), AlertMessage.objects.filter(created_at__lt=before)]
         found += [SystemicAlert.objects.filter(ended_at__lt=before), Reconciliation.objects.filter(ended_at__lt=before)]
