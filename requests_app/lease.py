@@ -270,14 +270,12 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
                 yield held.evaluation
             held.judged = True
 
-    if not taken:
-        yield each()
-        return
     try:
         with closing(each()) as evaluations:
             yield evaluations
     finally:
-        _give_back(taken)
+        if taken:
+            _give_back(taken)
 
 
 def _requests() -> QuerySet[Any]:
