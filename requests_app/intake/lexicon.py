@@ -59,7 +59,6 @@ BLOCK = NameRule(
 )
 MODULE = NameRule("output module", r"[A-Za-z][A-Za-z0-9_]*", 100, "a letter, then letters, digits and '_', at most 100")
 SITE = NameRule("CMS site", r"T[0-3]_[A-Z]{2}(_[A-Za-z0-9]+)+", 100, "like T2_CH_CERN")
-RSE = NameRule("site or RSE", r"T[0-3]_[A-Z]{2}(_[A-Za-z0-9]+)+", 100, "like T1_US_FNAL_Disk")
 CMSSW = NameRule("CMSSW release", r"CMSSW(_\d+){3}(_[A-Za-z0-9_]+)?", 100, "like CMSSW_14_0_0 or CMSSW_14_0_0_patch1")
 SCRAM_ARCH = NameRule("architecture", r"[a-z0-9]+_[a-z0-9]+_[a-z0-9]+", 60, "like el8_amd64_gcc12")
 GLOBAL_TAG = NameRule("global tag", r"[A-Za-z0-9_][A-Za-z0-9._:-]*", 100, "letters, digits, '.', '_', ':' and '-', at most 100")

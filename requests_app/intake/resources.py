@@ -27,7 +27,7 @@ DEFAULT_MIN_MERGE_BYTES = 2 * 1024**3
 DEFAULT_MAX_MERGE_BYTES = 4 * 1024**3
 DEFAULT_MAX_MERGE_EVENTS = 100_000_000
 
-_MAX_CORES = 256
+MAX_CORES = 256
 _MAX_MEMORY_MB = 4_000_000.0
 #: No job may take longer than this, so neither may one event (docs/splitting.md, ``job_time_limit``).
 _MAX_TIME_PER_EVENT_SECONDS = 172_800.0
@@ -40,7 +40,7 @@ def read_resources(document: Part, parts: Sequence[Part]) -> ResourceSpec:
 
     Memory as asked, in MB for the whole job. Time and size per event stand at the top; a task may have its own.
     """
-    cores = [part.read_inherited("Multicore", whole(1, _MAX_CORES), 1) for part in parts]
+    cores = [part.read_inherited("Multicore", whole(1, MAX_CORES), 1) for part in parts]
     memory = [part.read_inherited("Memory", real(1.0, _MAX_MEMORY_MB), DEFAULT_MEMORY_MB) for part in parts]
     read = parts[0].read_inherited if parts and parts[0].is_task else document.read
     return ResourceSpec(

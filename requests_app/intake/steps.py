@@ -15,6 +15,7 @@ from requests_app.intake import lexicon
 from requests_app.intake.chain import Part
 from requests_app.intake.draft import DroppedModules, Identity, StepDraft
 from requests_app.intake.known import DROPPED, ENDED_STATES, PILEUP
+from requests_app.intake.resources import MAX_CORES
 from requests_app.intake.values import Unreadable, choice, flag, is_set, name, names, real, shown, text, whole
 
 #: Spec 3.1.1.
@@ -22,7 +23,6 @@ DEFAULT_PRIORITY = 100_000
 #: Less than one event in a thousand million that is generated would be kept: a typing error.
 MIN_FILTER_EFFICIENCY = 1e-9
 _MAX_PRIORITY = 999_999
-_MAX_CORES = 256
 _MAX_ARCHITECTURES = 10
 _IGNORED = "IgnoredOutputModules"
 _SEEDINGS = ("AutomaticSeeding", "ReproducibleSeeding")
@@ -145,8 +145,8 @@ def _read_step(part: Part, earlier: Sequence[str], *, is_last: bool) -> StepSpec
         cmssw_version=part.require_inherited("CMSSWVersion", name(lexicon.CMSSW), ""),
         scram_arch=part.require_inherited("ScramArch", _architectures, ()),
         global_tag=part.require_inherited("GlobalTag", name(lexicon.GLOBAL_TAG), ""),
-        threads=part.read_inherited("Multicore", whole(1, _MAX_CORES), 1),
-        event_streams=part.read_inherited("EventStreams", whole(0, _MAX_CORES), 0),
+        threads=part.read_inherited("Multicore", whole(1, MAX_CORES), 1),
+        event_streams=part.read_inherited("EventStreams", whole(0, MAX_CORES), 0),
         input_step=input_step,
         input_module=input_module,
         keep_output=keep,
