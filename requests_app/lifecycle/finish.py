@@ -7,7 +7,6 @@ PARTIAL is rescued below the threshold, otherwise held (error-handling 3.2); FAI
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -71,12 +70,12 @@ def finish(evaluation: Evaluation) -> None:
         return
     workflow.refresh_from_db(fields=["input_closed_at"])  # a flush does not wait for this evaluation
     was_open = input_open(workflow) is not None
-    checked = check_input(evaluation)
-    ledger = _ledger(evaluation, changed=round_ is not None or checked.new_files > 0)
+    new_files, problem = check_input(evaluation)
+    ledger = _ledger(evaluation, changed=round_ is not None or new_files > 0)
     if ledger.work_left and not request.complete_early:
         closed_now = was_open and input_open(workflow) is None
-        if request.status == S.PLANNING and not checked.new_files and not closed_now:
-            if wait_for_locations(evaluation) or wait_for_input(evaluation, checked):
+        if request.status == S.PLANNING and not new_files and not closed_now:
+            if wait_for_locations(evaluation) or wait_for_input(evaluation, problem):
                 return
             why = f"work is left that cannot be planned: {ledger.summary()}"
             evaluation.hold(HoldCode.SHORT, why, _evidence(workflow))
@@ -85,7 +84,7 @@ def finish(evaluation: Evaluation) -> None:
             evidence = _evidence(workflow) | step_evidence(request, step)
             evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", evidence, **step)
         return
-    if not request.complete_early and wait_for_input(evaluation, checked):
+    if not request.complete_early and wait_for_input(evaluation, problem):
         return
     if workflow.input_imported_at is not None and not ledger.work_done and not request.complete_early:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
@@ -182,44 +181,37 @@ def registrations(effects: QuerySet[Effect]) -> str:
     return f"its registrations in DBS and Rucio{why}"
 
 
-@dataclass(frozen=True, slots=True)
-class InputCheck:
-    """What reading the input again has brought: so many new files, or why it could not be read."""
-
-    new_files: int = 0
-    problem: ServiceError | None = None
-
-
-def check_input(evaluation: Evaluation) -> InputCheck:
-    """Read DBS again if the input is open and it is time. A silent DBS is asked again later; a refusal is alerted on."""
+def check_input(evaluation: Evaluation) -> tuple[int, ServiceError | None]:
+    """Read DBS again if the input is open and it is time: so many new files, or why it could not be read. A silent DBS is asked
+    again later; a refusal is alerted on."""
     workflow = evaluation.request.workflow
     wanted = input_open(workflow)
     if wanted is None or clock.now() < _next_reading(workflow, wanted):
-        return InputCheck()
+        return 0, None
     try:
-        checked = InputCheck(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
+        new_files = inputs_reread(workflow=workflow, fenced=evaluation.fenced)
         if not evaluation.request.failed_attempts:  # else it is of a step that paused
             evaluation.note(last_error="")
         alert_over(evaluation, "input_unreadable")
-        return checked
+        return new_files, None
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("input not read again", request_name=workflow.request_id, error=str(error))
         evaluation.note(last_error=str(error))
         if isinstance(error, ServiceRejected):
             alert(evaluation.request, "input_unreadable", f"{wanted.dataset} cannot be read again: {error}")
-        return InputCheck(problem=error)
+        return 0, error
 
 
-def wait_for_input(evaluation: Evaluation, checked: InputCheck) -> bool:
+def wait_for_input(evaluation: Evaluation, problem: ServiceError | None) -> bool:
     """True while new input may come: the request then waits, without a slot, and says until when, or why it cannot look."""
     workflow = evaluation.request.workflow
     wanted = input_open(workflow)
     if wanted is None:
         return False
-    if checked.problem is not None:
+    if problem is not None:
         again = clock.now() + timedelta(seconds=conf().cycle_seconds)
-        why = f"an answer about {wanted.dataset}, which is still open: {checked.problem}"
-        pause = evaluation.paused(checked.problem)
+        why = f"an answer about {wanted.dataset}, which is still open: {problem}"
+        pause = evaluation.paused(problem)
     else:
         again = max(_next_reading(workflow, wanted), clock.now() + timedelta(seconds=1))
         why = f"new files of {wanted.dataset}, taken until {_open_until(workflow, wanted):%Y-%m-%d %H:%M:%S} UTC if none comes"
