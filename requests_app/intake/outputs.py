@@ -154,8 +154,7 @@ def _check_dropped(draft: Draft, modules: Mapping[str, Sequence[OutputModule]], 
 
 def _merge_kind(step: StepDraft, module: OutputModule, configs: Mapping[str, ConfigDocument], findings: Findings) -> MergeKind:
     """How the module's files are merged: by its class in the configuration, by its tier where that is written in another way."""
-    config = configs.get(step.spec.config_cache_id)
-    text = config.pset if config is not None else ""
+    text = configs[step.spec.config_cache_id].pset
     found = re.search(rf"""^process\.{re.escape(module.label)}\s*=\s*cms\.OutputModule\(\s*["'](\w+)["']""", text, re.MULTILINE)
     name = found.group(1) if found else ""
     if name and name not in MERGEABLE:
