@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from dags_app.planning.specs import WorkflowSpec
 from outputs_app.blocks.ownership import names_claim, names_refuse
 from requests_app import intake
 from requests_app.limits import limits_now
@@ -94,14 +93,9 @@ class Checked:
     again: intake.Resubmission | None = None
 
     @property
-    def spec(self) -> WorkflowSpec:
-        """The specification."""
-        return self.prepared.spec
-
-    @property
     def outputs(self) -> tuple[str, ...]:
         """The datasets it will write."""
-        return tuple(output.dataset for output in self.spec.outputs)
+        return tuple(output.dataset for output in self.prepared.spec.outputs)
 
 
 def request_import(
@@ -237,7 +231,7 @@ def _import_again(
     checked: Checked, again: intake.Resubmission, own: Overrides, actor: str, seen: Seen | None, **changes: Any
 ) -> Request:
     """Derived from its original: all that is not done there, also what failed."""
-    memory = {"memory_mb": again.memory_mb} if again.memory_mb not in (None, checked.spec.resources.memory_mb) else {}
+    memory = {"memory_mb": again.memory_mb} if again.memory_mb not in (None, checked.prepared.spec.resources.memory_mb) else {}
     try:
         with transaction.atomic():
             request = request_derive(

@@ -90,7 +90,7 @@ class Command(BaseCommand):
         if not options["check"]:
             actor = f"{getpass.getuser()} (command line)"
             status = str(services.request_import(**named, actor=actor, checked=checked).status)
-        self._show(checked.spec, status, as_json_text=options["as_json"])
+        self._show(checked.prepared.spec, status, as_json_text=options["as_json"])
 
     def _show(self, spec: WorkflowSpec, status: str | None, *, as_json_text: bool) -> None:
         if as_json_text:
