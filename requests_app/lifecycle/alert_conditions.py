@@ -171,20 +171,16 @@ def _begin(found: Mapping[tuple[str, str], Found], now: datetime) -> int:
     if not found:
         return 0
     codes = {code for code, _ in found}
-    alike: dict[tuple[str, str], Alert] = {}
-    for row in Alert.objects.filter(code__in=codes, ended_at=None).exclude(cause="").order_by("-id"):
-        alike[row.code, row.cause] = row
-    Alert.objects.bulk_create(
-        [
-            Alert(
-                code=code, subject=subject, condition=True, since=each.since or now, last_seen=now,
-                request_id=each.request_id, **each.values,
-                **inherited(alike.get((code, each.cause)), now),
-            )
-            for (code, subject), each in found.items()
-        ],
-        ignore_conflicts=True,
-    )  # fmt: skip
+    others = Alert.objects.filter(code__in=codes, ended_at=None).exclude(cause="").order_by("-id")
+    alike = {(row.code, row.cause): row for row in others}
+    rows = [
+        Alert(
+            code=code, subject=subject, condition=True, since=each.since or now, last_seen=now, request_id=each.request_id,
+            **each.values, **inherited(alike.get((code, each.cause)), now),
+        )
+        for (code, subject), each in found.items()
+    ]  # fmt: skip
+    Alert.objects.bulk_create(rows, ignore_conflicts=True)
     for code, number in Counter(code for code, _ in found).items():
         ALERTS_TOTAL.labels(code).inc(number)
         first = next(each for each in found.values() if each.code == code)
@@ -197,13 +193,9 @@ def _follow_requests(now: datetime) -> None:
     ours = Alert.objects.filter(condition=False, ended_at=None)
     ours.filter(Exists(Request.objects.filter(pk=OuterRef("request"), alert_code=""))).update(ended_at=now)
     known = Alert.objects.filter(request=OuterRef("pk"), ended_at=None, condition=False)
-    bare = Request.objects.exclude(alert_code="").filter(~Exists(known))
-    Alert.objects.bulk_create(
-        [
-            Alert(code=code, subject=name, request_id=pk, since=at or now, last_seen=now, severity=Severity.WARNING)
-            for pk, name, code, at in bare.order_by("-created_at").values_list("pk", "request_name", "alert_code", "alerted_at")[
-                :MOST
-            ]
-        ],
-        ignore_conflicts=True,
-    )
+    bare = Request.objects.exclude(alert_code="").filter(~Exists(known)).order_by("-created_at")
+    rows = [
+        Alert(code=code, subject=name, request_id=pk, since=at or now, last_seen=now, severity=Severity.WARNING)
+        for pk, name, code, at in bare.values_list("pk", "request_name", "alert_code", "alerted_at")[:MOST]
+    ]
+    Alert.objects.bulk_create(rows, ignore_conflicts=True)
