@@ -145,9 +145,8 @@ def _write_down(dag: DAG) -> None:
         log.error("leftovers of a round unknown, its files stay", dag_id=str(dag.pk), path=dag.submit_dir, error=str(error))
         rows = []
     with transaction.atomic():
-        Request.objects.select_for_update(no_key=True).only("pk").get(
-            workflow=dag.workflow_id
-        )  # before its DAG, as operations do
+        # before its DAG, as operations do
+        Request.objects.select_for_update(no_key=True).only("pk").get(workflow=dag.workflow_id)
         locked = DAG.objects.select_for_update(no_key=True).filter(pk=dag.pk, leftovers_at__isnull=True)
         if locked.first() is not None and _is_cleaned(dag) == cleaned:  # else it is to be cleaned just now
             fields = ["bases", "journals", "lfns", "job", "next_try_at", "settled_at"]  # again, when it is cleaned
