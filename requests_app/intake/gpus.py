@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from dags_app.planning.gpus import version_of
 from dags_app.planning.specs import GpuSpec
 from requests_app.intake.chain import Part
 from requests_app.intake.findings import Findings
-from requests_app.intake.values import Unreadable, choice, mapping, shown, whole
+from requests_app.intake.values import Unreadable, choice, from_json, mapping, shown, whole
 
 _CHOICES = ("forbidden", "optional", "required")
 _VERSION = re.compile(r"\d{1,4}(\.\d{1,6}){0,3}", re.ASCII)
@@ -64,11 +63,7 @@ def _common_capabilities(asked: Sequence[GpuSpec], findings: Findings) -> tuple[
 
 
 def _params(value: object) -> GpuSpec:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise Unreadable(f"must be a JSON object with {', '.join(_PARAMS[:3])}, not {shown(value)}") from error
+    value = from_json(value, f"a JSON object with {', '.join(_PARAMS[:3])}")
     if value is None:
         return GpuSpec(required=False)
     params = mapping(value)

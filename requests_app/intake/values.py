@@ -6,6 +6,7 @@ come as one text, booleans that come as text.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -153,6 +154,14 @@ def names(rule: NameRule) -> Callable[[object], tuple[str, ...]]:
         return tuple(found)
 
     return convert
+
+
+def from_json(value: object, what: str) -> object:
+    """What a JSON text says, where the field's value is one; ``what``: that it must be."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise Unreadable(f"must be {what}, not {shown(value)}") from error
 
 
 def mapping(value: object) -> Mapping[str, object]:

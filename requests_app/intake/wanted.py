@@ -5,7 +5,6 @@ The lists stand at the top of a document or in the first part of a chain (docs/s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from dags_app.planning import lumis
@@ -13,7 +12,7 @@ from dags_app.planning.specs import InputSpec, LumiRanges
 from requests_app.intake import lexicon
 from requests_app.intake.chain import Part
 from requests_app.intake.known import LISTS
-from requests_app.intake.values import Unreadable, flag, is_set, mapping, name, names, shown, whole
+from requests_app.intake.values import Unreadable, flag, from_json, is_set, mapping, name, names, shown, whole
 
 _MAX_RUNS = 10**6
 #: A dataset that is still growing after two years is no input.
@@ -101,11 +100,7 @@ def _runs(value: object) -> tuple[int, ...]:
 
 def _lumi_ranges(value: object) -> LumiRanges:
     """``{run: [[first, last], ...]}``, also as JSON text."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise Unreadable(f"must be a map {{run: [[first, last], ...]}}, not {shown(value)}") from error
+    value = from_json(value, "a map {run: [[first, last], ...]}")
     intervals = []
     for run, pairs in mapping(value).items():
         if not isinstance(pairs, list):
