@@ -153,8 +153,8 @@ def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
     effect = due_effects().filter(state=EffectState.PENDING).aggregate(first=Min("next_attempt_at"))["first"]
     return {
         "cycle": cycle_took_seconds / max(conf().cycle_seconds, SHORT_CYCLE_SECONDS),
-        "evaluations": max(_age(due, now), _age(woken, now)) / _OVERDUE_EVALUATION_SECONDS,
-        "effects": _age(effect, now) / _OVERDUE_EFFECT_SECONDS,
+        "evaluations": max(age_seconds(due, now), age_seconds(woken, now)) / _OVERDUE_EVALUATION_SECONDS,
+        "effects": age_seconds(effect, now) / _OVERDUE_EFFECT_SECONDS,
         "database": min(database_seconds() for _ in range(3)) / _SLOW_DATABASE_SECONDS,
         "broker": 0.0 if broker_answers() else 1.0,
         # of those that may get DAGs: all of them strain, and never close by themselves
@@ -168,7 +168,8 @@ def _busy() -> dict[str, str]:
     return dict(busy.values_list("name", "health_reason"))
 
 
-def _age(since: datetime | None, now: datetime) -> float:
+def age_seconds(since: datetime | None, now: datetime) -> float:
+    """How long ago it began; 0 for what has not."""
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 

@@ -67,7 +67,7 @@ from requests_app.selectors.lifecycle import leases_known, lifecycle_of
 from requests_app.selectors.parts import LEFTOVER_FAILING, LEFTOVER_OPEN
 from requests_app.selectors.reqmgr2 import POLL, reqmgr2_of, reqmgr2_problems
 from requests_app.selectors.summary import StoredCounts, longest_in_status, stored_counts
-from requests_app.service_level import service_row, stretch_of
+from requests_app.service_level import age_seconds, service_row, stretch_of
 from sites_app.bans import bans_active
 from sites_app.guard import EVERYWHERE, alerts_open
 from sites_app.models import Health, Pool, PoolState, ScheddState, Site, SiteStatus
@@ -199,19 +199,15 @@ def _alerts(rows: Rows) -> Iterator[Metric]:
     yield _family("wms2_alerts_open", "Open alerts by severity", "severity", numbers)
     waiting, failing = _number(rows["messages"]), _number(rows["channels"])
     yield _family("wms2_alert_messages_waiting", "Messages of alerts that wait to be sent", "", [(waiting,)])
-    oldest = _age(_since(rows["messages"], "oldest"), timezone.now())
+    oldest = age_seconds(_since(rows["messages"], "oldest"), timezone.now())
     yield _family("wms2_alert_messages_oldest_seconds", "Age of the oldest message that waits to be sent", "", [(oldest,)])
     yield _family("wms2_alert_channels_failing", "Channels to which nothing could be sent last", "", [(failing,)])
-
-
-def _age(since: datetime | None, now: datetime) -> float:
-    return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
 def _requests(counts: StoredCounts) -> Iterator[Metric]:
     yield _family("wms2_requests", "Requests by status", "status", counts.requests.items())
     now = timezone.now()
-    ages = [(status, _age(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
+    ages = [(status, age_seconds(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
     help_text = "Longest time that a request has been in a status, without those that wait for other requests; 0 when none is"
     yield _family("wms2_state_age_seconds", help_text, "status", ages)
     most = ((status.value, seconds) for status, seconds in HELD_AFTER_SECONDS.items())
@@ -238,7 +234,7 @@ def _dags(rows: Rows) -> Iterator[Metric]:
         up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since and row.in_use else 1.0)
         health[row.name].add(row.health if row.in_use else Health.HEALTHY)
         goes_on = row.state == ScheddState.DRAINING and row.drained_at is None
-        drains[row.name] = max(drains.get(row.name, 0.0), _age(row.drain_since if goes_on else None, now))
+        drains[row.name] = max(drains.get(row.name, 0.0), age_seconds(row.drain_since if goes_on else None, now))
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", live.items())
     suspicion = "Live DAGs suspected lost, waiting for an operator, by schedd"
     yield _family("wms2_dags_suspected", suspicion, "schedd", suspected.items())
@@ -264,7 +260,7 @@ def _dags(rows: Rows) -> Iterator[Metric]:
     yield _family("wms2_node_jobs", "Node jobs in the queues, as last counted", "schedd state", jobs)
     ratios = [(row["schedd_name"], row["done"] / row["total"]) for row in rows["dags"] if row["total"]]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
-    ages = [(row["schedd_name"], _age(row["seen"], now)) for row in rows["dags"]]
+    ages = [(row["schedd_name"], age_seconds(row["seen"], now)) for row in rows["dags"]]
     yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
 
 
@@ -298,7 +294,7 @@ def _effects(rows: Rows) -> Iterator[Metric]:
         (kind, state.value, *found.get((kind, state.value), (0, None))) for kind in EffectKind.values for state in OPEN_EFFECT
     ]
     yield _family("wms2_effects_open", "Registrations not done yet", "kind state", (row[:3] for row in every))
-    ages = ((kind, state, _age(failing, now)) for kind, state, _, failing in every)
+    ages = ((kind, state, age_seconds(failing, now)) for kind, state, _, failing in every)
     yield _family("wms2_effects_failing_seconds", "Since the first failure of what is not done yet", "kind state", ages)
 
 
@@ -310,11 +306,11 @@ def _drift(rows: Rows) -> Iterator[Metric]:
     rules, ended = census["result"].get("rules", {}), census["ended_at"]
     counted = [(name, rules.get(name, 0)) for name in COUNTED]
     yield _family("wms2_rules", "Our rules in Rucio in trouble, by what it is, at the last census", "state", counted)
-    age = None if ended is None else _age(ended, now)
+    age = None if ended is None else age_seconds(ended, now)
     yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended; none before", age)
     due = _since(rows["comparisons"], "first")
     yield GaugeMetricFamily(
-        "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due, now)
+        "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", age_seconds(due, now)
     )
 
 
@@ -324,7 +320,7 @@ def _cases(rows: Rows) -> Iterator[Metric]:
     yield _family("wms2_integrity_cases_open", "Integrity cases not at an end", "prognosis", numbers.items())
     oldest = min((row["since"] for row in found), default=None)
     yield GaugeMetricFamily(
-        "wms2_integrity_oldest_age_seconds", "Age of the oldest; 0 when none is", _age(oldest, timezone.now())
+        "wms2_integrity_oldest_age_seconds", "Age of the oldest; 0 when none is", age_seconds(oldest, timezone.now())
     )
     number, since = _number(rows["validations"]), _since(rows["validations"], "since")
     yield GaugeMetricFamily("wms2_blocks_unvalidated", "Blocks that are asked to be validated and are not", number)
@@ -368,11 +364,11 @@ def _work(rows: Rows) -> Iterator[Metric]:
     pools, workers = rows["worker_pools"], rows["workers"]
     depth = [(pool, float(number)) for pool, (number, _) in waits.items()]
     yield _family("wms2_worker_pool_queue_depth", "Tasks that are due and not taken, by worker pool", "pool", depth)
-    ages = [(pool, _age(since, now)) for pool, (_, since) in waits.items()]
+    ages = [(pool, age_seconds(since, now)) for pool, (_, since) in waits.items()]
     yield _family("wms2_worker_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
     alive = [(pool.queue, float(sum(worker.serves(pool.queue) for worker in workers))) for pool in pools]
     yield _family("wms2_workers_alive", "Workers with a recent heartbeat", "pool", alive)
-    short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
+    short = [(pool.queue, age_seconds(pool.short_since, now)) for pool in pools]
     yield _family("wms2_worker_pool_short_seconds", "Since when no worker is alive; 0: one is", "pool", short)
     taking = [(pool.queue, float(pool.state in TAKING)) for pool in pools]
     yield _family("wms2_worker_pool_taking", "Whether the pool takes tasks: not while it is drained", "pool", taking)
