@@ -25,7 +25,7 @@ def main() -> None:
     django.setup()
     from django.utils import timezone
 
-    from requests_app.selectors.samples import series, totals
+    from requests_app.selectors.samples import series
     from wms2.web.time_range import RANGES, TimeRange
 
     fill()
@@ -37,7 +37,6 @@ def main() -> None:
             for asked in ({}, {"by": "site"}, {"by": "code", "site": "T2_XX_Site7"})
         )
         print(f"{name:>4}: total {whole:.0f} ms, by site {by_site:.0f} ms, by code at one site {narrow:.0f} ms")
-    print(f"sums of a week by site: {_took(lambda: totals(now - timedelta(days=7), now, by='site')):.0f} ms")
 
 
 def fill() -> None:

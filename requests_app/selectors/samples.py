@@ -1,4 +1,4 @@
-"""Samples as lines of a chart, and as sums (docs/design/samples.md). One statement, whatever the number of requests."""
+"""Samples as lines of a chart (docs/design/samples.md). One statement, whatever the number of requests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ MEASURES: Mapping[str, Measure] = {
 #: have gone, longer ones.
 _SHOWN = {"6h": (300, 300), "24h": (600, 600), "7d": (3600, 3600), "30d": (14_400, 14_400), "365d": (DAY_SECONDS, DAY_SECONDS)}
 YEAR = "365d"
-_VALUES = ("units", "events", "files", "failures", "core_seconds")
 
 _BUCKET = "date_bin(%(shown)s * interval '1 second', at, 'epoch')"
 _LINES = """
@@ -70,11 +69,12 @@ SELECT {bucket}, NULL, sum(total), true FROM state_samples
 WHERE seconds = %(read)s AND what = 'looks' AND by = '' AND at >= %(begins)s AND at < %(ends)s GROUP BY 1
 """
 #: What was added up, and what was not yet: with one OR over both, PostgreSQL reads all groups of the time.
-_BOTH = """
-SELECT {label}, {values} FROM samples
-WHERE seconds = %(read)s AND by = %(group)s AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY {groups}
+_EVENTS = """
+SELECT {bucket} AS at, {label} AS label, sum({measure}) AS value FROM samples
+WHERE seconds = %(read)s AND by = %(group)s AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1, 2
 UNION ALL
-SELECT {label}, {values} FROM samples WHERE seconds = 0 AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY {groups}
+SELECT {bucket}, {label}, sum({measure}) FROM samples
+WHERE seconds = 0 AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1, 2
 """
 _STATES = """
 SELECT {bucket} AS at, label, sum(total) AS value FROM state_samples
@@ -158,31 +158,6 @@ def _unused(name: str, lines: Container[str | None]) -> str:
     return name
 
 
-def totals(
-    begins: datetime, ends: datetime, *, by: str = "", site: str = "", campaign: str = "", step: str = ""
-) -> dict[str, dict[str, float]]:
-    """Label -> units, events, files, failures, core_seconds from the bucket that the begin is in up to the end; one statement. Up
-    to a day in buckets of five minutes, up to a month in those of an hour, else by day; the empty label is what has none.
-
-    Raises:
-        UnknownSeries: it is not sampled like that.
-    """
-    within = {name: value for name, value in (("site", site), ("campaign", campaign), ("step", step)) if value}
-    _known("failures", by, within)
-    age = clock.now() - begins
-    read = next(seconds for seconds in (300, 3600, DAY_SECONDS) if (stays := BUCKETS[seconds][0]) is None or age <= stays)
-    first = datetime.fromtimestamp(begins.timestamp() // read * read, UTC)
-    values: dict[str, Any] = {"read": read, "begins": first, "ends": ends}
-    label, group, condition = _grouped(by, within, values)
-    sums = ", ".join(f"sum({name})" for name in _VALUES)
-    rows = sql_rows(_BOTH.format(label=label, values=sums, within=condition, groups="1"), values | {"group": group})
-    found: dict[str, dict[str, float]] = {}
-    for name, *numbers in rows:
-        known = found.setdefault(str(name), dict.fromkeys(_VALUES, 0.0))
-        known |= {each: known[each] + float(number) for each, number in zip(_VALUES, numbers, strict=True)}
-    return found
-
-
 def chart(
     measure: str, range_: TimeRange, *, title: str = "", by: str = "", site: str = "", campaign: str = "", step: str = ""
 ) -> Chart:
@@ -220,20 +195,13 @@ def _known(measure: str, by: str, within: Mapping[str, str]) -> Measure:
     return known
 
 
-def _grouped(by: str, within: Mapping[str, str], values: dict[str, Any]) -> tuple[str, str, str]:
-    """The label's column, the group of the rows that are read, and the condition; of one column its own rows are enough."""
-    condition = "".join(f" AND {name} = %({name})s" for name in within)  # names of columns, checked before
-    values |= within
-    columns = {*within, *([by] if by else [])}
-    empty = {"step": " AND step <> ''", "code": " AND code <> 0"}.get(by, "")
-    return f"{by}::text" if by else "''", next(iter(columns), "") if len(columns) < 2 else ALL, condition + empty
-
-
 def _events(measure: str, by: str, within: Mapping[str, str], values: dict[str, Any]) -> str:
-    label, values["group"], condition = _grouped(by, within, values)
-    return _BOTH.format(
-        label=f"{_BUCKET} AS at, {label} AS label", values=f"sum({measure}) AS value", within=condition, groups="1, 2"
-    )
+    """Of the groups by all columns, unless one column is asked for alone: its own are enough."""
+    columns = {*within, *([by] if by else [])}
+    values |= {**within, "group": next(iter(columns), "") if len(columns) < 2 else ALL}
+    condition = "".join(f" AND {name} = %({name})s" for name in within)  # names of columns, checked before
+    condition += {"step": " AND step <> ''", "code": " AND code <> 0"}.get(by, "")
+    return _EVENTS.format(bucket=_BUCKET, label=f"{by}::text" if by else "''", measure=measure, within=condition)
 
 
 def _states(by: str, within: Mapping[str, str], values: dict[str, Any]) -> str:

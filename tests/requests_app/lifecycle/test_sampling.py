@@ -20,7 +20,7 @@ from requests_app.lifecycle import sampling
 from requests_app.lifecycle.sampling import samples_fold, samples_take
 from requests_app.models import RequestStatus
 from requests_app.selectors import samples as reading
-from requests_app.selectors.samples import OTHERS, UnknownSeries, chart, series, totals
+from requests_app.selectors.samples import OTHERS, UnknownSeries, chart, series
 from sites_app.models import Site
 from tests.support.rest_clients import reader
 from tests.support.rows import dag_row, request_row, workflow_row
@@ -167,7 +167,6 @@ def test_lines_are_rates_and_means_with_gaps_while_nothing_was_looked_at(dag: DA
     assert list(series("failures", range_of("6h", now), by="code")[1]) == ["8001", "134"]
     narrowed = series("failures", range_of("6h", now), by="code", site="T2_CH_CERN", campaign="Campaign")[1]
     assert {label: known(line) for label, line in narrowed.items()} == {"134": [12]}
-    assert totals(START, now, by="site", campaign="Campaign")["T1_US_FNAL"]["failures"] == 2
     later = at(60 * 24 * 2)  # buckets of five minutes are not kept for so long
     assert series("failures", TimeRange("6h", START - timedelta(hours=5), START + timedelta(hours=1)))[0][1] == START - timedelta(
         hours=4, minutes=50
