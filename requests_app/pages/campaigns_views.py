@@ -20,8 +20,7 @@ from wms2.web.time_range import TimeRange
 def campaign(request: HttpRequest, name: str) -> HttpResponse:
     """How far one is, and what is held; its lists as files with ``format``."""
     row = get_object_or_404(Campaign, pk=name)
-    answer = file_asked(request, **campaign_lists(row))
-    if answer is not None:
+    if (answer := file_asked(request, **campaign_lists(row))) is not None:
         return answer
     context = {
         "seen": campaign_page(row, TimeRange.of(request.GET)),

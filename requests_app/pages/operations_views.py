@@ -34,8 +34,7 @@ def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
     row = rows.first()
     if row is None:
         raise Http404(f"there is no schedd {name}")
-    answer = file_asked(request, **schedd_lists(row))
-    if answer is not None:
+    if (answer := file_asked(request, **schedd_lists(row))) is not None:
         return answer
     context = {"seen": schedd_seen(row), "offered": offered(request.user, row, request.get_full_path()), "section": "operations"}
     return page(request, "operations/schedd", context)
@@ -46,10 +45,8 @@ def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
 def activity_page(request: HttpRequest) -> HttpResponse:
     """What was done, by whom, and what changed since then; its lists as files with ``format``."""
     activity = Activity(without_blanks(request.GET))
-    if not activity.errors:
-        answer = file_asked(request, **activity.lists())
-        if answer is not None:
-            return answer
+    if not activity.errors and (answer := file_asked(request, **activity.lists())) is not None:
+        return answer
     context = {"query": activity, "seen": activity.shown(), "section": "operations"}
     return page(request, "operations/activity", context, status=400 if activity.errors else 200)
 
@@ -63,8 +60,7 @@ def queue_view(request: HttpRequest) -> HttpResponse:
     def read() -> QueuePage:
         return queue_page(given, request.user, request.get_full_path())
 
-    answer = file_asked(request, **queue_lists(read))
-    if answer is not None:
+    if (answer := file_asked(request, **queue_lists(read))) is not None:
         return answer
     seen = read()
     return page(request, "operations/queue", {"seen": seen, "section": "operations"}, status=400 if seen.errors else 200)

@@ -75,9 +75,8 @@ def blocks_found(given: QueryDict) -> tuple[BlockFilters, QuerySet[ProcessingBlo
 WAITS_FOR_TAPE = Q(status=BlockStatus.ARCHIVED, tape_ok_at__isnull=True) & ~Q(tape_rule_id="")
 
 
-def outputs_page(given: QueryDict) -> OutputsPage:
-    """Four queries."""
-    filters, found = blocks_found(given)
+def outputs_page(given: QueryDict, filters: BlockFilters, found: QuerySet[ProcessingBlock]) -> OutputsPage:
+    """Four queries; with what ``blocks_found`` has found."""
     rows = list(found[: MOST_BLOCKS + 1])
     numbers = stored_counts().blocks
     names = ("status", "rse", "tape", "dataset", "search", "request")

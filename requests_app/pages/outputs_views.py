@@ -31,11 +31,9 @@ def outputs(request: HttpRequest) -> HttpResponse:
     """Blocks as the address asks for them, and what is owed to DBS and Rucio; its lists as files with ``format``."""
     given = without_blanks(request.GET)
     filters, found = blocks_found(given)
-    if filters.is_valid():
-        answer = file_asked(request, **outputs_lists(found))
-        if answer is not None:
-            return answer
-    seen = outputs_page(given)
+    if filters.is_valid() and (answer := file_asked(request, **outputs_lists(found))) is not None:
+        return answer
+    seen = outputs_page(given, filters, found)
     context = {"seen": seen, "section": "outputs"}
     return page(request, "outputs/outputs", context, status=400 if seen.errors else 200)
 
@@ -45,8 +43,7 @@ def outputs(request: HttpRequest) -> HttpResponse:
 def block(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     """One block; its lists as files with ``format``."""
     row = get_object_or_404(ProcessingBlock.objects.select_related("workflow", "dataset"), pk=pk)
-    answer = file_asked(request, **block_lists(row))
-    if answer is not None:
+    if (answer := file_asked(request, **block_lists(row))) is not None:
         return answer
     context = {"seen": block_seen(row), "offered": offered(request.user, row, request.path), "section": "outputs"}
     return page(request, "outputs/block", context)
@@ -62,7 +59,6 @@ def dataset(request: HttpRequest) -> HttpResponse:
     seen = dataset_seen(name) if "\0" not in name else None
     if seen is None:
         raise Http404(f"WMS2 makes no output dataset {name[:300]}")
-    answer = file_asked(request, **dataset_lists(name))
-    if answer is not None:
+    if (answer := file_asked(request, **dataset_lists(name))) is not None:
         return answer
     return page(request, "outputs/dataset", {"seen": seen, "section": "outputs"})

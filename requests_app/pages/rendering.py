@@ -61,10 +61,9 @@ def filtered_page(
     def view(request: HttpRequest) -> HttpResponse:
         given = without_blanks(request.GET)
         seen = find(request, given)
-        if lists and not seen.errors:
-            answer = file_asked(request, **{name: partial(table, seen) for name, table in lists.items()})
-            if answer is not None:
-                return answer
+        files = {name: partial(table, seen) for name, table in lists.items()}
+        if files and not seen.errors and (answer := file_asked(request, **files)) is not None:
+            return answer
         context = {"seen": seen, "asked": given.urlencode(), "section": section}
         return page(request, template, context, status=400 if seen.errors else 200)
 

@@ -21,8 +21,7 @@ from wms2.web.time_range import TimeRange
 def site(request: HttpRequest, name: str) -> HttpResponse:
     """One, with what may be done about it; its lists as files with ``format``."""
     row = get_object_or_404(sites_with_storage(), pk=name)
-    answer = file_asked(request, **site_lists(row))
-    if answer is not None:
+    if (answer := file_asked(request, **site_lists(row))) is not None:
         return answer
     context = {
         "seen": site_page(row, TimeRange.of(request.GET)),

@@ -40,8 +40,7 @@ def overview_page(request: HttpRequest) -> HttpResponse:
     which was here, lead there."""
     if not KNOWN.isdisjoint(request.GET):
         return HttpResponseRedirect(f"{reverse('board')}?{request.GET.urlencode()}")
-    answer = file_asked(request, needs=lambda: Table(Cause._fields, needs_by_cause()))
-    if answer is not None:
+    if (answer := file_asked(request, needs=lambda: Table(Cause._fields, needs_by_cause()))) is not None:
         return answer
     seen = overview(TimeRange.of(request.GET))
     return page(request, "overview/overview", {"seen": seen, "lifecycle": seen.service_state.lifecycle})
@@ -97,8 +96,7 @@ def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     group = get_object_or_404(RequestGroup, name=name)
     found = group_status(group)
     rows = ((child.request.request_name, child.request.status, child.there, child.skipped) for child in found.children)
-    answer = file_asked(request, requests=lambda: Table(("request_name", "status", "there", "skipped"), rows))
-    if answer is not None:
+    if (answer := file_asked(request, requests=lambda: Table(("request_name", "status", "there", "skipped"), rows))) is not None:
         return answer
     context = {"status_detail": found, "offered": offered(request.user, group, group.get_absolute_url())}
     return page(request, "requests/group", context)
