@@ -12,8 +12,7 @@ from django.utils.safestring import SafeString
 from requests_app.api.campaigns import CampaignFilters
 from requests_app.models import Campaign, HoldCode, Request, RequestStatus
 from requests_app.pages.cached import chart_drawn
-from requests_app.pages.tables import MOST as MOST_OF_FILES
-from requests_app.pages.tables import Table, audit_table
+from requests_app.pages.tables import AUDIT, Table, audit_of, table_of
 from requests_app.selectors.campaigns import CampaignProgress, campaigns_listed, standings
 from wms2.models import AuditEntry
 from wms2.web.formatting import word
@@ -83,8 +82,9 @@ def campaign_page(campaign: Campaign, range_: TimeRange) -> CampaignPage:
     number = line.progress.requests[RequestStatus.HELD]
     rows = _held(campaign).only(*_HELD)[:MOST_HELD] if number else ()
     held = [(row, word(HoldCode, row.hold_code).label) for row in rows]
+    said = list(audit_of("campaign", campaign.name)[:MOST_SAID])
     course = chart_drawn("events", range_, title="Events done", campaign=campaign.name)
-    return CampaignPage(line, held, max(number - len(held), 0), list(_said(campaign)[:MOST_SAID]), course, range_)
+    return CampaignPage(line, held, max(number - len(held), 0), said, course, range_)
 
 
 def campaign_lists(campaign: Campaign) -> dict[str, Callable[[], Table]]:
@@ -95,16 +95,12 @@ def campaign_lists(campaign: Campaign) -> dict[str, Callable[[], Table]]:
         return Table(("status", "requests"), [(status.value, requests[status]) for status in RequestStatus if requests[status]])
 
     return {
-        "held": lambda: Table(_HELD, _held(campaign)[:MOST_OF_FILES].values_list(*_HELD)),
+        "held": table_of(_held(campaign), *_HELD),
         "statuses": statuses,
-        "audit": lambda: audit_table(_said(campaign)),
+        "audit": table_of(audit_of("campaign", campaign.name), *AUDIT),
     }
 
 
 def _held(campaign: Campaign) -> QuerySet[Request]:
     """The first to be held first."""
     return Request.objects.filter(campaign=campaign.name, status=RequestStatus.HELD).order_by("status_since")
-
-
-def _said(campaign: Campaign) -> QuerySet[AuditEntry]:
-    return AuditEntry.objects.filter(target_type="campaign", target=campaign.name).order_by("-id")

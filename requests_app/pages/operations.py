@@ -16,8 +16,8 @@ from django.utils import timezone
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.models import AdmissionState, Event, RequestStatus
+from requests_app.pages.tables import AUDIT, Table, table_of
 from requests_app.pages.tables import MOST as MOST_OF_FILES
-from requests_app.pages.tables import Table, audit_table, table_of
 from requests_app.selectors.admission import LimitInForce, config_in_force
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.summary import stored_counts
@@ -174,7 +174,7 @@ class Activity:
             rows = ([each.at, each.what, each.name, *(each.data.get(name) for name in said)] for each in changes)
             return Table(("at", "what", "name", *said), rows)
 
-        return {"activity": lambda: audit_table(self.entries()), "standing": service_changes}
+        return {"activity": table_of(self.entries(), *AUDIT), "standing": service_changes}
 
     def _events(self) -> QuerySet[Event]:
         return Event.objects.filter(at__gte=self.since, position__isnull=False).order_by("-position")

@@ -9,13 +9,12 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
 from requests_app.pages.cached import chart_drawn
+from requests_app.pages.tables import AUDIT, Table, audit_of, table_of
 from requests_app.pages.tables import MOST as MOST_OF_FILES
-from requests_app.pages.tables import Table, audit_table
 from requests_app.selectors.sites import (
     LONG_HOURS,
     MOST,
@@ -108,7 +107,7 @@ def site_page(site: Site, range_: TimeRange) -> SitePage:
     return SitePage(
         site=site,
         bans=sorted(_bans(site, now, MOST_BANS), key=lambda each: each[1] != "in force"),
-        audit=list(_said(site)[:MOST_SAID]),
+        audit=list(audit_of("site", site.name)[:MOST_SAID]),
         success=site_success([site.name], WINDOWS, now)[site.name],
         failures=chart_drawn("failures", range_, title="Failed attempts by code", by="code", site=site.name),
         concerned=site_concerned(site.name, now),
@@ -132,7 +131,7 @@ def site_lists(site: Site) -> dict[str, Callable[[], Table]]:
         "bans": bans,
         "waits": lambda: affected(site_concerned(site.name, now, MOST_OF_FILES).waits, "waits_since"),
         "alone": lambda: affected(site_concerned(site.name, now, MOST_OF_FILES).alone, "status_since"),
-        "audit": lambda: audit_table(_said(site)),
+        "audit": table_of(audit_of("site", site.name), *AUDIT),
     }
 
 
@@ -140,10 +139,6 @@ def _bans(site: Site, now: datetime, most: int) -> list[tuple[SiteBan, str]]:
     """The latest, with whether each holds."""
     rows = SiteBan.objects.filter(site=site).select_related("workflow").only(*_BAN).order_by("-created_at")[:most]
     return [(ban, _state(ban, now)) for ban in rows]
-
-
-def _said(site: Site) -> QuerySet[AuditEntry]:
-    return AuditEntry.objects.filter(target_type="site", target=site.name).order_by("-id")
 
 
 _BAN = (

@@ -37,9 +37,9 @@ _FORMATS: Mapping[str, Callable[[str, Sequence[str], Iterable[Sequence[Any]]], H
 AUDIT = ("at", "actor", "action", "target_type", "target", "outcome", "reason")
 
 
-def audit_table(entries: QuerySet[AuditEntry]) -> Table:
-    """What was done, as far as one file has room."""
-    return Table(AUDIT, entries[:MOST].values_list(*AUDIT))
+def audit_of(target_type: str, name: str) -> QuerySet[AuditEntry]:
+    """What was done to one thing, the newest first."""
+    return AuditEntry.objects.filter(target_type=target_type, target=name).order_by("-id")
 
 
 def table_of(rows: QuerySet[Any], *columns: str) -> Callable[[], Table]:
