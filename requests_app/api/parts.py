@@ -46,22 +46,14 @@ from wms2.api.views import ApiView
 MOST_LEFTOVERS = 1000
 
 
-def part_view(
-    queryset: Callable[[], Any],
-    serializer: Any,
-    ask: Callable[[Any], Any],
-    does: str,
-    *,
-    many: bool = False,
-    base: type[ApiView] = ApiView,
-) -> Any:
+def part_view(queryset: Callable[[], Any], serializer: Any, ask: Callable[[Any], Any], does: str, *, many: bool = False) -> Any:
     """A view that shows what ``ask`` returns for the row in the address; ``does``: in words for the OpenAPI schema."""
 
     def get(self: Any, request: HttpRequest, **key: Any) -> Response:
         return Response(self.get_serializer(ask(get_object_or_404(queryset(), **key)), many=many).data)
 
     described = extend_schema(description=does, responses=serializer(many=True) if many else serializer)
-    view: Any = type("PartView", (base,), {"serializer_class": serializer, "get": described(get), "__doc__": does})
+    view: Any = type("PartView", (ApiView,), {"serializer_class": serializer, "get": described(get), "__doc__": does})
     return view.as_view()
 
 
@@ -165,16 +157,15 @@ MissingLumisSerializer = answer(
 
 request_errors_view = part_view(
     requests_stored, RequestErrorsSerializer, lambda row: request_errors(row.request_name),
-    "Counts by category, code, site and step; groups with the newest log tails; bad input files.", base=ApiView,
+    "Counts by category, code, site and step; groups with the newest log tails; bad input files.",
 )  # fmt: skip
 request_input_files_view = part_view(
     requests_stored, RequestInputFilesSerializer, troubled_input, "With the reason of each, since when, and who left it out.",
-    base=ApiView,
 )  # fmt: skip
 request_leftovers_view = part_view(
     requests_stored, RequestLeftoversSerializer,
     lambda row: {"sites": leftovers_by_site(row), "units": leftovers_of(row)[:MOST_LEFTOVERS]},
-    "Of all rounds that the cleaner has looked at; units that had left nothing are not among them.", base=ApiView,
+    "Of all rounds that the cleaner has looked at; units that had left nothing are not among them.",
 )  # fmt: skip
 request_progress_view = part_view(
     requests_stored, ProgressSerializer, progress_chart_of,

@@ -24,32 +24,26 @@ from requests_app.harvesting.api import HarvestViewSet
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.actions import rows_urls
 
+_REQUEST = "requests/<name:request_name>"
+
 urlpatterns = [
     path("requests", views.RequestViewSet.as_view({"get": "list", "post": "create"}), name="request-list"),
     path(
-        "requests/<name:request_name>",
+        _REQUEST,
         views.RequestViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
         name="request-detail",
     ),
-    path("requests/<name:request_name>/errors", parts.request_errors_view, name="request-errors"),
-    path("requests/<name:request_name>/input-files", parts.request_input_files_view, name="request-input-files"),
-    path("requests/<name:request_name>/leftovers", parts.request_leftovers_view, name="request-leftovers"),
-    path("requests/<name:request_name>/missing-lumis", parts.RequestMissingLumisView.as_view(), name="request-missing-lumis"),
-    path(
-        "requests/<name:request_name>/missing-lumis.json",
-        parts.RequestMissingLumisJsonView.as_view(),
-        name="request-missing-lumis-json",
-    ),
-    path("requests/<name:request_name>/progress", parts.request_progress_view, name="request-progress"),
-    path("requests/<name:request_name>/series", series.RequestSeriesView.as_view(), name="request-series"),
-    path("requests/<name:request_name>/release", actions.RequestReleaseView.as_view(), name="request-release"),
-    path("requests/<name:request_name>/invalidation", parts.RequestInvalidationView.as_view(), name="request-invalidation"),
-    path(
-        "requests/<name:request_name>/invalidation/progress",
-        parts.invalidation_progress_view,
-        name="request-invalidation-progress",
-    ),
-    path("requests/<name:request_name>/versions", parts.request_versions_view, name="request-versions"),
+    path(f"{_REQUEST}/errors", parts.request_errors_view, name="request-errors"),
+    path(f"{_REQUEST}/input-files", parts.request_input_files_view, name="request-input-files"),
+    path(f"{_REQUEST}/leftovers", parts.request_leftovers_view, name="request-leftovers"),
+    path(f"{_REQUEST}/missing-lumis", parts.RequestMissingLumisView.as_view(), name="request-missing-lumis"),
+    path(f"{_REQUEST}/missing-lumis.json", parts.RequestMissingLumisJsonView.as_view(), name="request-missing-lumis-json"),
+    path(f"{_REQUEST}/progress", parts.request_progress_view, name="request-progress"),
+    path(f"{_REQUEST}/series", series.RequestSeriesView.as_view(), name="request-series"),
+    path(f"{_REQUEST}/release", actions.RequestReleaseView.as_view(), name="request-release"),
+    path(f"{_REQUEST}/invalidation", parts.RequestInvalidationView.as_view(), name="request-invalidation"),
+    path(f"{_REQUEST}/invalidation/progress", parts.invalidation_progress_view, name="request-invalidation-progress"),
+    path(f"{_REQUEST}/versions", parts.request_versions_view, name="request-versions"),
     *actions.REQUEST_ACTIONS,
     *campaigns.URLS,
     path("failures", failures.FailuresView.as_view(), name="failure-matrix"),
