@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
 from uuid import UUID
 
 from rest_framework import serializers
@@ -34,27 +33,20 @@ _SHOWN = (
 )
 
 
-class RequestListSerializer(serializers.ModelSerializer):
-    """One line of the list."""
-
-    computed_from: ClassVar = {
+RequestListSerializer = rows(
+    "RequestList", Request, "One line of the list.",
+    "request_name", "status", "status_shown", "status_since", "requestor", "group", "campaign", "prep_id", "input_dataset",
+    "priority", "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
+    "failed_attempts", "last_error", "alert_code", "alerted_at", "failing", "superseded_by_request", "derived_by", "in_group",
+    "workflow", "work_units", "created_at", "updated_at", "queued_at", "completed_at",
+    status_shown=serializers.CharField(read_only=True, help_text=_SHOWN),
+    in_group=serializers.CharField(allow_null=True, read_only=True),
+    workflow=WorkflowBriefSerializer(allow_null=True, read_only=True),
+    work_units=UnitCountsSerializer(read_only=True),
+    computed_from={
         "workflow": "workflow__id", "work_units": "workflow__status", "in_group": "in_group__name", "status_shown": "derived_by",
-    }  # fmt: skip
-    in_group = serializers.CharField(allow_null=True, read_only=True)
-    status_shown = serializers.CharField(read_only=True, help_text=_SHOWN)
-    workflow = WorkflowBriefSerializer(allow_null=True, read_only=True)
-    work_units = UnitCountsSerializer(read_only=True)
-
-    class Meta:
-        model = Request
-        fields: tuple[str, ...] = (
-            "request_name", "status", "status_shown", "status_since", "requestor", "group", "campaign", "prep_id",
-            "input_dataset", "priority", "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for",
-            "next_attempt_at", "failed_attempts", "last_error", "alert_code", "alerted_at", "failing", "superseded_by_request",
-            "derived_by", "in_group", "workflow", "work_units", "created_at", "updated_at", "queued_at", "completed_at",
-        )  # fmt: skip
-
-
+    },
+)  # fmt: skip
 TransitionSerializer = rows(
     "Transition", RequestTransition, "One status change.", "from_status", "to_status", "at", "actor", "reason", "evidence",
 )  # fmt: skip
@@ -149,11 +141,11 @@ ExplanationSerializer = answer(
 )  # fmt: skip
 RequestSerializer = answer(
     "Request", RequestDetail, "One request with all that is known of it; made of a ``RequestPicture``.",
-    "explanation", "request.warnings", "output_datasets", "request.splitting_params", "request.payload_config",
+    "explanation", "request.warnings", "names.output_datasets", "request.splitting_params", "request.payload_config",
     "request.production_steps", "request.overrides", "previous_version_request=request.previous_version_request_id",
-    "request.in_group", "depends_on", "dependents", "derived_from=request.derived_from_id", "workflow", "dag", "queue=queued",
-    "removing", "work_units=units", "completed_work_units=units.done", "job_success", "ledger", "effects_open", "reqmgr2",
-    "status_transitions", "request.request_data",
+    "request.in_group", "names.depends_on", "names.dependents", "derived_from=request.derived_from_id", "workflow", "dag",
+    "queue=queued", "removing", "work_units=units", "completed_work_units=units.done", "job_success", "ledger", "effects_open",
+    "reqmgr2", "status_transitions", "request.request_data",
     warnings=serializers.ListField(source="request.warnings", child=serializers.CharField()),
     overrides="settings of this request alone, its pins among them",
     in_group=serializers.CharField(source="request.in_group", allow_null=True, help_text="with which it completes"),

@@ -64,11 +64,9 @@ class RequestDetail:
     units: UnitCounts
     account: KeptAccount | None
     dag: DAG | None
-    output_datasets: list[str]
+    names: Names
     effects_open: Mapping[str, int]
     job_success: JobSuccess | None
-    depends_on: list[str]
-    dependents: list[str]
     queued: QueuedRow | None
 
     @property
@@ -134,7 +132,6 @@ def request_detail(request: Request) -> RequestDetail:
     workflow = workflow_of(request)
     latest = RequestTransition.objects.filter(request=request).order_by("-id")[:MAX_TRANSITIONS]
     units = unit_counts([workflow.pk])[workflow.pk] if workflow else UnitCounts()
-    names = names_about(request)
     effects = Effect.objects.filter(request_id=request.pk, state__in=OPEN_EFFECT).order_by()
     return RequestDetail(
         request=request,
@@ -143,11 +140,9 @@ def request_detail(request: Request) -> RequestDetail:
         units=units,
         account=account_of(request, workflow, units) if workflow else None,
         dag=dag_last(workflow.pk) if workflow else None,
-        output_datasets=names.output_datasets,
+        names=names_about(request),
         effects_open=dict(effects.values_list("state").annotate(number=Count("id"))),
         job_success=job_success(workflow.pk) if workflow else None,
-        depends_on=names.depends_on,
-        dependents=names.dependents,
         queued=queued_row(request),
     )
 
