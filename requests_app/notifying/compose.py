@@ -51,15 +51,10 @@ _WATCHED = ("user", "created_at", "heard_at", "request__request_name", "request_
 
 
 class Recipient(NamedTuple):
-    """A channel, or a user who watches requests: one of the two."""
+    """A channel, or a user who watches requests: one of the two, as columns of messages and notices."""
 
     channel_id: int | None
     user_id: int | None
-
-    @property
-    def columns(self) -> dict[str, int | None]:
-        """As messages and notices have it."""
-        return self._asdict()
 
 
 class Wanted(NamedTuple):
@@ -144,8 +139,8 @@ def _message(to: Recipient, wanted: Wanted, all_heard: Notified, now: datetime) 
         return 0
     said = content({NEW: new, REMINDER: again, OVER: over}, now, _ends(ended))
     _create(to, MessageKind.ALERTS, said, now)
-    AlertNotice.objects.bulk_create([AlertNotice(alert=row, last_at=now, **_ids(to)) for row in new], ignore_conflicts=True)
-    notices = AlertNotice.objects.filter(over=False, **to.columns)
+    AlertNotice.objects.bulk_create([AlertNotice(alert=row, last_at=now, **to._asdict()) for row in new], ignore_conflicts=True)
+    notices = AlertNotice.objects.filter(over=False, **to._asdict())
     notices.filter(alert__in=[row.pk for row in again]).update(last_at=now)
     notices.filter(alert__in=[row.pk for row in over]).update(last_at=now, over=True)
     for watch in ended:
@@ -163,14 +158,9 @@ def _ends(ended: Sequence[RequestWatch]) -> list[End]:
     return [End(watch.request, last.get(watch.request_id)) for watch in ended]
 
 
-def _ids(to: Recipient) -> dict[str, Any]:
-    return {"channel_id": to.channel_id, "user_id": to.user_id}
-
-
-def _create(to: Recipient, kind: MessageKind, said: dict[str, Any], now: datetime) -> AlertMessage:
-    message = AlertMessage.objects.create(kind=kind, content=said, created_at=now, next_attempt_at=now, **_ids(to))
-    log.info("message made", message=str(message.pk), kind=kind.value, alerts=len(said["alerts"]), **to.columns)
-    return message
+def _create(to: Recipient, kind: MessageKind, said: dict[str, Any], now: datetime) -> None:
+    message = AlertMessage.objects.create(kind=kind, content=said, created_at=now, next_attempt_at=now, **to._asdict())
+    log.info("message made", message=str(message.pk), kind=kind.value, alerts=len(said["alerts"]), **to._asdict())
 
 
 def _digests_due(now: datetime) -> list[AlertChannel]:
