@@ -5,9 +5,9 @@ Filters and paging are those of ``GET /api/v1/requests``, so that a list means t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
@@ -36,8 +36,6 @@ COLUMNS = {
 }  # fmt: skip
 #: Those that need a person first, then those that fail, longest in their status first.
 DEFAULT = ("attention", "status_since")
-#: What ``KeysetPagination`` wants to know of a view.
-_VIEW: Any = SimpleNamespace(ordering=DEFAULT, ordering_fields=SORTED_BY)
 
 
 class Header(NamedTuple):
@@ -146,14 +144,11 @@ class BoardQuery:
         found = self.rows(rows)
         if self.errors:
             return []
-        pages = KeysetPagination()
         try:
-            shown = pages.paginate_queryset(found, self._request, _VIEW)
+            shown, self.older = keyset_page(found, self._request, DEFAULT, SORTED_BY)
         except ProblemError as error:
             self.errors = {error.problem.field or "": error.problem.detail}
             return []
-        link = pages.get_paginated_response(None).data["next"]
-        self.older = f"?{link.partition('?')[2]}" if link else ""
         return shown
 
     def _address(self, **changes: str) -> str:
@@ -164,6 +159,16 @@ class BoardQuery:
             if value:
                 query[name] = value
         return f"?{query.urlencode()}" if query else "."
+
+
+def keyset_page(
+    rows: QuerySet[Any], request: ApiRequest, ordering: Sequence[str], ordering_fields: Sequence[str]
+) -> tuple[list[Any], str]:
+    """A page of rows and the address of the next one, as over REST. Raises ProblemError: the address asks for something else."""
+    pages, view = KeysetPagination(), SimpleNamespace(ordering=ordering, ordering_fields=ordering_fields)
+    shown = pages.paginate_queryset(rows, request, cast(Any, view))
+    link = pages.get_paginated_response(None).data["next"]
+    return shown, f"?{link.partition('?')[2]}" if link else ""
 
 
 def query_to_save(given: QueryDict) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
@@ -17,11 +16,10 @@ from django.http import HttpRequest, QueryDict
 from rest_framework.request import Request as ApiRequest
 
 from requests_app.models import Request
-from requests_app.pages.board_query import BoardQuery
+from requests_app.pages.board_query import BoardQuery, keyset_page
 from requests_app.selectors.requests import requests_stored
 from wms2.actions import Action, resource_type_of, undone
 from wms2.admin.forms import ReasonForm, form_of
-from wms2.api.pagination import KeysetPagination
 from wms2.api.problems import ProblemError
 from wms2.identities.grants import denial, may
 from wms2.models import BulkItem, BulkResult, BulkRun
@@ -33,7 +31,6 @@ NAMED = 10
 MOST_RUNS = 50
 #: The operation that the list offers first for requests of a status.
 _USUAL = {"held": "release", "new": "submit"}
-_ITEMS: Any = SimpleNamespace(ordering=("position",), ordering_fields=("position",))
 
 
 class Asked(NamedTuple):
@@ -132,11 +129,9 @@ def run_on_page(run: BulkRun, request: HttpRequest) -> RunOnPage:
     if result and result not in BulkResult.values:
         error = f"result: must be one of: {', '.join(BulkResult.values)}"
     else:
-        pages = KeysetPagination()
+        wanted = rows.filter(result=result) if result else rows
         try:
-            items = pages.paginate_queryset(rows.filter(result=result) if result else rows, ApiRequest(request), _ITEMS)
-            link = pages.get_paginated_response(None).data["next"]
-            older = f"?{link.partition('?')[2]}" if link else ""
+            items, older = keyset_page(wanted, ApiRequest(request), ("position",), ("position",))
         except ProblemError as problem:
             error = f"{problem.problem.field}: {problem.problem.detail}"
     return RunOnPage(
