@@ -29,7 +29,8 @@ def main() -> None:
     from django.http import QueryDict
 
     from requests_app.api.filters import RequestFilters
-    from requests_app.selectors.requests import requests_listed, requests_stored
+    from requests_app.models import Request
+    from requests_app.selectors.requests import requests_listed
     from requests_app.selectors.workflows import workflows_stored
     from wms2.api.filters import UpperSearchFilter
 
@@ -39,7 +40,7 @@ def main() -> None:
         name = f"requests {query or 'all'} by {ordering}"
         if _show(name, RequestFilters(QueryDict(query), queryset=requests_listed()).qs.order_by(ordering, "pk")[:PAGE]):
             whole.append(name)
-    found = requests_stored().filter(search_text__contains="PREP-777").order_by().values("pk")
+    found = Request.objects.filter(search_text__contains="PREP-777").order_by().values("pk")
     _show("requests that a search finds", found[: UpperSearchFilter.few + 1])
     for ordering in ("-created_at", "-updated_at"):
         _show(f"workflows by {ordering}", workflows_stored().defer("spec", "psets").order_by(ordering, "pk")[:PAGE])

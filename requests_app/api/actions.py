@@ -16,7 +16,7 @@ from dags_app.services.stop import StopMode
 from requests_app.api.filters import RequestFilters
 from requests_app.api.serializers import RemovingSerializer, RequestSerializer
 from requests_app.models import Request
-from requests_app.selectors.requests import request_changed, requests_stored
+from requests_app.selectors.requests import request_changed
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.api.actions import LISTED, ActionView, Resource, action_method, action_urls
 from wms2.api.preconditions import etag_of
@@ -35,7 +35,7 @@ def request_etag(row: Request) -> str:
     )  # fmt: skip
 
 
-REQUESTS = Resource(Request, RequestSerializer, requests_stored, key="request_name", content=request_changed, etag=request_etag)
+REQUESTS = Resource(Request, RequestSerializer, Request.objects.all, "request_name", content=request_changed, etag=request_etag)
 _STOP_MESSAGES = {
     StopMode.NOW: "Clean stop initiated. The DAG is removed and its rescue prepared for re-admission.",
     StopMode.DRAIN: "Drain initiated. Work units that run finish, no other starts; then the rescue is prepared for re-admission.",

@@ -20,7 +20,6 @@ from requests_app.selectors.admission import (
     InUse,
     LimitInForce,
     QueuedRow,
-    admission_limits,
     admission_state,
     config_in_force,
     limits_in_use,
@@ -186,7 +185,7 @@ AdmissionLimitSerializer = rows(
 class AdmissionLimitViewSet(RowsViewSet):
     """Limits of bands of priorities, campaigns and requesters, with what is used of them."""
 
-    queryset = admission_limits()
+    queryset = AdmissionLimit.objects.all()
     serializer_class = AdmissionLimitSerializer
     ordering = ("id",)
     ordering_fields = ("id", "kind", "name")

@@ -19,7 +19,7 @@ from dags_app.models import Leftover
 from dags_app.planning.lumis import to_json
 from outputs_app.effects.invalidation import Progress as InvalidationStep
 from outputs_app.effects.invalidation import invalidation_progress
-from requests_app.models import InputFile, Progress, ProgressSample
+from requests_app.models import InputFile, Progress, ProgressSample, Request
 from requests_app.selectors.missing_lumis import (
     LABELS,
     MissingLumis,
@@ -36,7 +36,6 @@ from requests_app.selectors.parts import (
     progress_chart_of,
     troubled_input,
 )
-from requests_app.selectors.requests import requests_stored
 from requests_app.selectors.versions import Version, VersionChain, version_chain
 from requests_app.services.invalidation import manifest_of
 from wms2.api.answers import Computed, answer, rows
@@ -156,24 +155,24 @@ MissingLumisSerializer = answer(
 )  # fmt: skip
 
 request_errors_view = part_view(
-    requests_stored, RequestErrorsSerializer, lambda row: request_errors(row.request_name),
+    Request.objects.all, RequestErrorsSerializer, lambda row: request_errors(row.request_name),
     "Counts by category, code, site and step; groups with the newest log tails; bad input files.",
 )  # fmt: skip
 request_input_files_view = part_view(
-    requests_stored, RequestInputFilesSerializer, troubled_input, "With the reason of each, since when, and who left it out.",
+    Request.objects.all, RequestInputFilesSerializer, troubled_input, "With the reason of each, since when, and who left it out.",
 )  # fmt: skip
 request_leftovers_view = part_view(
-    requests_stored, RequestLeftoversSerializer,
+    Request.objects.all, RequestLeftoversSerializer,
     lambda row: {"sites": leftovers_by_site(row), "units": leftovers_of(row)[:MOST_LEFTOVERS]},
     "Of all rounds that the cleaner has looked at; units that had left nothing are not among them.",
 )  # fmt: skip
 request_progress_view = part_view(
-    requests_stored, ProgressSerializer, progress_chart_of,
+    Request.objects.all, ProgressSerializer, progress_chart_of,
     "Oldest first: ten-minute means of the last month, samples of the last day; the summary is kept for ever.",
 )  # fmt: skip
-request_versions_view = part_view(requests_stored, VersionChainSerializer, version_chain, "Whichever version is asked for.")
+request_versions_view = part_view(Request.objects.all, VersionChainSerializer, version_chain, "Whichever version is asked for.")
 invalidation_progress_view = part_view(
-    requests_stored, InvalidationProgressSerializer, lambda row: invalidation_progress(row.pk),
+    Request.objects.all, InvalidationProgressSerializer, lambda row: invalidation_progress(row.pk),
     "Every step that was asked for; it costs the same for any number of files.", many=True,
 )  # fmt: skip
 
@@ -212,7 +211,7 @@ class RequestMissingLumisJsonView(ApiView):
 
 def missing_of(request: HttpRequest, request_name: str) -> MissingLumis:
     """Of the dataset that the address names. Raises Http404: there is no such request, or it has no such dataset."""
-    row = get_object_or_404(requests_stored(), request_name=request_name)
+    row = get_object_or_404(Request, request_name=request_name)
     name = request.query_params.get("dataset", "")
     if not name:
         raise bad_field("dataset", "name one of its output datasets")
@@ -226,4 +225,4 @@ class RequestInvalidationView(ApiView):
 
     def get(self, request: HttpRequest, request_name: str) -> Response:
         """As the rows have it now; for a failed request it is also written to a file."""
-        return Response(manifest_of(get_object_or_404(requests_stored(), request_name=request_name)))
+        return Response(manifest_of(get_object_or_404(Request, request_name=request_name)))

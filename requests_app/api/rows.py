@@ -12,7 +12,6 @@ from rest_framework.response import Response
 
 import requests_app.actions  # noqa: F401  declares them
 from requests_app.models import DeadLetter, DeadLetterKind, RequestGroup
-from requests_app.selectors.requests import groups_shown
 from requests_app.services.dead_letters import ADVICE
 from requests_app.work.groups import Child, GroupStatus, group_status
 from wms2.api.actions import Resource, action_urls
@@ -32,13 +31,13 @@ GroupSerializer = answer(
     status="empty, active, waiting, held, completing, completed, ended: of its requests",
     waiting_for="who is missing, and why",
 )  # fmt: skip
-GROUP_ACTIONS = action_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", content=group_status))
+GROUP_ACTIONS = action_urls(Resource(RequestGroup, GroupSerializer, RequestGroup.objects.all, key="name", content=group_status))
 
 
 class GroupViewSet(RowsViewSet):
     """Requests that complete together. A group is made by the first request that is put into it."""
 
-    queryset = groups_shown()
+    queryset = RequestGroup.objects.all()
     serializer_class = GroupSerializer
     list_serializer_class = GroupListSerializer
     lookup_field = "name"

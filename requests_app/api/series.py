@@ -15,8 +15,8 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
+from requests_app.models import Request
 from requests_app.selectors.progress_charts import CHARTS, progress_charts
-from requests_app.selectors.requests import requests_stored
 from requests_app.selectors.samples import MEASURES, YEAR, UnknownSeries, chart
 from wms2.api.answers import answer
 from wms2.api.csv_lists import csv_table
@@ -81,7 +81,7 @@ class RequestSeriesView(ApiView):
     @extend_schema(parameters=[OpenApiParameter("measure", str, enum=list(CHARTS), required=True), _FORMAT], responses=_ANSWERS)
     def get(self, request: HttpRequest, request_name: str) -> HttpResponse:
         """From its first sample to its last, with begins of rounds and stops."""
-        row = get_object_or_404(requests_stored(), request_name=request_name)
+        row = get_object_or_404(Request, request_name=request_name)
         place = list(CHARTS).index(_one_of(request.query_params.get("measure", ""), CHARTS, "measure"))
         return _shown(request, progress_charts(row)[place])
 

@@ -27,7 +27,7 @@ from requests_app.api.serializers import (
     WorkflowSerializer,
 )
 from requests_app.models import Request, status_shown
-from requests_app.selectors.requests import request_detail, requests_stored, requests_with_workflow
+from requests_app.selectors.requests import request_detail, requests_with_workflow
 from requests_app.selectors.rounds import rounds_of
 from requests_app.selectors.workflows import workflow_progress, workflows_stored
 from requests_app.services.decisions import request_change
@@ -56,7 +56,7 @@ class RequestViewSet(RowsViewSet):
 
     def get_queryset(self) -> Any:
         """Rows; the single one whole."""
-        return requests_with_workflow() if self.action == "retrieve" else requests_stored()
+        return requests_with_workflow() if self.action == "retrieve" else Request.objects.all()
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""

@@ -17,7 +17,6 @@ from rest_framework.request import Request as ApiRequest
 
 from requests_app.models import Request
 from requests_app.pages.board_query import BoardQuery, keyset_page
-from requests_app.selectors.requests import requests_stored
 from wms2.actions import Action, resource_type_of, undone
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.api.problems import ProblemError
@@ -84,13 +83,13 @@ def asked_for(request: HttpRequest, action: Action) -> Asked:
     keys, query = request.GET.getlist("id"), BoardQuery(request)
     if request.GET.get("which") == "selected" or (keys and request.GET.get("which") != "filter"):
         try:
-            rows = requests_stored().filter(pk__in=keys)
+            rows = Request.objects.filter(pk__in=keys)
         except ValidationError:
-            return Asked(action, requests_stored().none(), 0, "A selected row has no key of a request.")
+            return Asked(action, Request.objects.none(), 0, "A selected row has no key of a request.")
         return Asked(action, rows, len(keys), "" if keys else "No row is selected: mark some, then choose again.")
     if not query.filtered:
-        return Asked(action, requests_stored().none(), 0, "Choose a filter first: without one, all requests would be meant.")
-    rows = query.rows(requests_stored())
+        return Asked(action, Request.objects.none(), 0, "Choose a filter first: without one, all requests would be meant.")
+    rows = query.rows(Request.objects.all())
     error = "; ".join(f"{name}: {why}" for name, why in query.errors.items())
     if not error and len(rows.order_by().values_list("pk")[: MOST_ROWS + 1]) > MOST_ROWS:
         error = f"More than {MOST_ROWS:,} requests are found; narrow the filter."

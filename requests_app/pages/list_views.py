@@ -27,7 +27,6 @@ from requests_app.pages.bulk import (
     run_on_page,
 )
 from requests_app.pages.rendering import page
-from requests_app.selectors.requests import requests_stored
 from requests_app.services.saved_views import view_remove, view_save
 from wms2.actions import REFUSALS, arguments, buttons_of, is_given, perform, resource_type_of
 from wms2.admin.actions import buttons
@@ -110,7 +109,7 @@ def saved_view_end(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def request_watched(request: HttpRequest, request_name: str) -> HttpResponse:
     """Watch a request, or with ``stop`` no more: from its page, also by those who may not open the admin."""
-    row = get_object_or_404(requests_stored(), request_name=request_name)
+    row = get_object_or_404(Request, request_name=request_name)
     action = next(each for each in buttons_of(Request) if each.name == ("unwatch" if "stop" in request.POST else "watch"))
     require(request.user, action, row)
     try:

@@ -10,16 +10,16 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from requests_app.models import Request
 from requests_app.pages.rendering import page
 from requests_app.selectors.missing_lumis import datasets_of, missing_lumis
-from requests_app.selectors.requests import requests_stored
 
 
 @require_safe
 @login_required
 def missing_lumis_of(request: HttpRequest, request_name: str) -> HttpResponse:
     """Of the dataset that the address names: numbers with reasons, and the ways to the lumis."""
-    row = get_object_or_404(requests_stored(), request_name=request_name)
+    row = get_object_or_404(Request, request_name=request_name)
     dataset = get_object_or_404(datasets_of(row), name=request.GET.get("dataset", "").replace("\0", ""))
     asked = urlencode({"dataset": dataset.name})
     context = {

@@ -12,7 +12,7 @@ from operator import attrgetter, or_
 from threading import Lock
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from dags_app.models import DAG
@@ -49,8 +49,8 @@ from requests_app.admission.queue import (
     state_now,
     waiting_of,
 )
-from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
 from requests_app.models import AdmissionState as Remembered
+from requests_app.models import Limit, Request, RequestStatus
 from wms2.conf import GROUPS, Limits, conf
 from wms2.runtime.cached import Cached
 from wms2.runtime.in_force import over
@@ -157,11 +157,6 @@ class LimitInForce:
     def description(self) -> str:
         """As ``wms2.conf`` has it."""
         return Limits.model_fields[self.name].description or ""
-
-
-def admission_limits() -> QuerySet[AdmissionLimit]:
-    """Limits of bands, campaigns and requesters."""
-    return AdmissionLimit.objects.all()
 
 
 def state_shown(policy: Policy) -> State:

@@ -12,7 +12,7 @@ from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_last
 from outputs_app.models import OPEN_EFFECT, Effect
-from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, RequestWatch, Workflow
+from requests_app.models import KeptAccount, Request, RequestStatus, RequestTransition, RequestWatch, Workflow
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.explain import Explanation, explain
@@ -78,16 +78,6 @@ class RequestDetail:
     def removing(self) -> list[DAG]:
         """What a stop takes out of queues, with its jobs as the schedd counted them last; none once that is proved."""
         return [self.dag] if self.dag and self.request.status == RequestStatus.STOPPING and self.dag.status in LIVE_DAG else []
-
-
-def groups_shown() -> QuerySet[RequestGroup]:
-    """Groups of requests that complete together."""
-    return RequestGroup.objects.all()
-
-
-def requests_stored() -> QuerySet[Request]:
-    """Requests, whole."""
-    return Request.objects.all()
 
 
 def requests_listed() -> QuerySet[Any]:
