@@ -67,49 +67,22 @@ class RequestAdmin(ReadOnlyAdmin):
     readonly_fields = ("status_detail", "related", "history", "evaluation")
     fieldsets = (
         (None, {"fields": ("status_detail", "related", "history")}),
-        (
-            "What was asked",
-            {
-                "fields": (
-                    "request_name", "requestor", "requestor_dn", "group", "campaign", "prep_id", "input_dataset", "priority",
-                    "urgent", "adaptive", "warnings", "notes", "created_at",
-                )
-            },
-        ),
-        (
-            "Where it stands",
-            {
-                "fields": (
-                    "status", "status_since", "stop_intent", "moving", "hold_code", "hold_reason", "waiting_for",
-                    "next_attempt_at", "failed_attempts", "last_error", "alert_code", "alerted_at", "queued_at",
-                    "completed_at", "updated_at",
-                )
-            },
-        ),
-        (
-            "Versions and relations",
-            {
-                "fields": (
-                    "previous_version_request", "superseded_by_request", "cleanup_policy", "in_group", "group_ready_at",
-                    "depends_on", "derived_from", "derived_by", "flush",
-                ),
-                "classes": ("collapse",),
-            },
-        ),
-        (
-            "Evaluation",
-            {
-                "fields": ("id", "epoch", "evaluation"),
-                "classes": ("collapse",),
-            },
-        ),
-        (
-            "Document",
-            {
-                "fields": ("splitting_params", "payload_config", "production_steps", "overrides", "request_data"),
-                "classes": ("collapse",),
-            },
-        ),
+        ("What was asked", {"fields": (
+            "request_name", "requestor", "requestor_dn", "group", "campaign", "prep_id", "input_dataset", "priority", "urgent",
+            "adaptive", "warnings", "notes", "created_at",
+        )}),
+        ("Where it stands", {"fields": (
+            "status", "status_since", "stop_intent", "moving", "hold_code", "hold_reason", "waiting_for", "next_attempt_at",
+            "failed_attempts", "last_error", "alert_code", "alerted_at", "queued_at", "completed_at", "updated_at",
+        )}),
+        ("Versions and relations", {"classes": ("collapse",), "fields": (
+            "previous_version_request", "superseded_by_request", "cleanup_policy", "in_group", "group_ready_at", "depends_on",
+            "derived_from", "derived_by", "flush",
+        )}),
+        ("Evaluation", {"classes": ("collapse",), "fields": ("id", "epoch", "evaluation")}),
+        ("Document", {"classes": ("collapse",), "fields": (
+            "splitting_params", "payload_config", "production_steps", "overrides", "request_data",
+        )}),
     )  # fmt: skip
 
     def get_urls(self) -> list[URLPattern]:
