@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,6 +24,7 @@ from requests_app.models import LEADER_LEASE, Round
 from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.lifecycle import LifecycleState, leases_known, lifecycle_of
 from wms2.runtime.combined_query import CombinedQuery, composed_once
+from wms2.runtime.json_columns import mapping
 
 #: Units whose tries are drawn one by one; of more, only the slowest are listed.
 MOST_DRAWN, MOST_SLOWEST = 300, 50
@@ -166,7 +167,7 @@ def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
         cells=cells,
         cells_left_out=left_out,
         nodes_problem=problem,
-        tries=_numbers(spans),
+        tries={name: number for name, number in Counter(span.name for span in spans).items() if number > 1},
         timeline=_timeline(tries) if few and tries else None,
         drawn=tuple(tries) if few else (),
         durations=(*_by_site(tries), *(_by_role(dag, _some(tries)) if by_role else ()), *_by_step(rows["measurements"])),
@@ -210,13 +211,6 @@ def _sites(dag: DAG, cells: Sequence[UnitCell], left_out: int) -> Mapping[str, s
     if not left_out:
         return {cell.unit.name: cell.unit.site for cell in cells}
     return dict(WorkUnit.objects.filter(round_id=dag.round_id).order_by().values_list("name", "site"))
-
-
-def _numbers(spans: Iterable[NodeSpan]) -> Mapping[str, int]:
-    found = defaultdict[str, int](int)
-    for span in spans:
-        found[span.name] += 1
-    return {name: number for name, number in found.items() if number > 1}
 
 
 def _tries(spans: Sequence[NodeSpan], sites: Mapping[str, str]) -> list[Try]:
@@ -312,7 +306,7 @@ def _attempts(dag: DAG, unit: str, node: str) -> tuple[Attempt, ...]:
 
 
 def _attempt(line: Mapping[str, Any]) -> Attempt | None:
-    number, job, verdict = line.get("attempt"), _mapping(line, "job"), _mapping(line, "classification")
+    number, job, verdict = line.get("attempt"), mapping(line.get("job")), mapping(line.get("classification"))
     job_id = str(line.get("job_id", ""))
     if not isinstance(number, int) or not job_id:
         return None
@@ -329,11 +323,6 @@ def _attempt(line: Mapping[str, Any]) -> Attempt | None:
         has_logs=bool(line.get("logs")),
         has_report=bool(line.get("report")),
     )
-
-
-def _mapping(line: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = line.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _number(value: Any) -> float | None:
