@@ -16,7 +16,7 @@ from requests_app.pages.tables import AUDIT, Table, audit_of, table_of
 from requests_app.selectors.campaigns import CampaignProgress, campaigns_listed, standings
 from wms2.models import AuditEntry
 from wms2.web.formatting import word
-from wms2.web.time_range import RANGES, TimeRange
+from wms2.web.time_range import TimeRange
 
 #: Campaigns on one page; others are found by name.
 MOST = 50
@@ -60,7 +60,6 @@ class CampaignPage(NamedTuple):
     audit: Sequence[AuditEntry]
     chart: SafeString
     range: TimeRange
-    ranges: Sequence[str] = tuple(RANGES)
 
 
 def campaigns_page(given: QueryDict) -> CampaignsPage:

@@ -35,7 +35,7 @@ from requests_app.selectors.failures import (
 )
 from wms2.actions import Action, buttons_of
 from wms2.web.formatting import word
-from wms2.web.time_range import RANGES, TimeRange
+from wms2.web.time_range import TimeRange
 
 #: Codes and sites of the table, those with most failed attempts first; the others are added up.
 MOST_CODES, MOST_SITES = 30, 10
@@ -92,7 +92,6 @@ class FailuresPage:
     actions: Sequence[Action] = ()
     rest_query: str = ""
     chart: str = ""
-    ranges = tuple(RANGES)
     categories = FailureCategory
 
 

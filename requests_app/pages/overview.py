@@ -33,10 +33,9 @@ from wms2.models import Worker, WorkerPool
 from wms2.runtime import clock
 from wms2.runtime.circuits import CircuitState, circuits
 from wms2.runtime.combined_query import CombinedQuery, composed_once
-from wms2.runtime.credentials import Seen
 from wms2.runtime.in_force import in_force
 from wms2.web.formatting import counted
-from wms2.web.time_range import RANGES, TimeRange
+from wms2.web.time_range import TimeRange
 from wms2.work.workers import PoolProblem, problems_of
 
 #: Services that WMS2 cannot do without -> what each is called.
@@ -108,11 +107,6 @@ class ServiceState(NamedTuple):
         """With jobs that no live DAG knows."""
         return tuple(row for row in self.schedds if row.orphans_reported)
 
-    @property
-    def credentials(self) -> tuple[Seen, ...]:
-        """Those that a process of ours works with; the first to end comes first."""
-        return self.lifecycle.credentials
-
 
 class AlertsOpen(NamedTuple):
     """Open alerts of one severity, how many of them are owned by a person, and how many silenced."""
@@ -143,11 +137,6 @@ class Overview(NamedTuple):
     queue: list[QueuedRow]
     range: TimeRange
     charts: list[SafeString]
-
-    @property
-    def ranges(self) -> tuple[str, ...]:
-        """Those that may be chosen."""
-        return tuple(RANGES)
 
 
 def overview(range_: TimeRange) -> Overview:

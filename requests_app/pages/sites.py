@@ -30,7 +30,7 @@ from sites_app.bans import bans_active
 from sites_app.models import Site, SiteBan, SiteStatus
 from wms2.models import AuditEntry
 from wms2.runtime import clock
-from wms2.web.time_range import RANGES, TimeRange
+from wms2.web.time_range import TimeRange
 
 MOST_BANS = 30
 MOST_SAID = 30
@@ -80,7 +80,6 @@ class SitePage(NamedTuple):
     failures: SafeString
     concerned: Concerned
     range: TimeRange
-    ranges: Sequence[str] = tuple(RANGES)
     long_hours: int = LONG_HOURS
     most: int = MOST
 

@@ -19,6 +19,11 @@ class TimeRange(NamedTuple):
     begins: datetime
     ends: datetime
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Names of those that may be chosen."""
+        return tuple(RANGES)
+
     @classmethod
     def of(cls, given: Mapping[str, str], now: datetime | None = None) -> TimeRange:
         """The one that an address asks for; the last 24 hours where it asks for none that there is."""
