@@ -15,6 +15,7 @@ from requests_app.models import EVALUATED, HoldCode, ProgressSample, Request, Re
 from requests_app.selectors.explain import alert_of, todo_of
 from requests_app.selectors.saved_views import views_seen
 from requests_app.selectors.summary import stored_counts
+from requests_app.selectors.workflows import end_at_rate
 from wms2.runtime.json_columns import mapping, number
 from wms2.web.formatting import word
 
@@ -115,12 +116,8 @@ def work_of(about: Mapping[str, Any]) -> Work | None:
 
 def expected_end(speed: Speed, share: float, now: datetime) -> datetime | None:
     """When all is done if it goes on like this. ``share`` of what was asked: rounds that are not planned yet count by it."""
-    passed, gone_on = (now - speed.since).total_seconds(), speed.done - speed.before
     in_all = max(speed.units, round(speed.done / share) if share else 0)
-    if gone_on <= 0 or passed <= 0 or in_all <= speed.done:
-        return None
-    left = timedelta(seconds=min((in_all - speed.done) * passed / gone_on, LATEST.total_seconds()))
-    return now + left if left < LATEST else None
+    return end_at_rate(in_all - speed.done, speed.done - speed.before, speed.since, now, LATEST)
 
 
 def _about(workflow_keys: Iterable[Any]) -> dict[Any, dict[str, Any]]:

@@ -116,12 +116,16 @@ def _estimate(workflow: Workflow, units: UnitCounts, progress: UnitProgress, dag
         return None
     done, total = _measure(workflow, units, progress)
     since = progress.events_since if workflow.requested_events else progress.units_since
-    now = timezone.now()
-    elapsed_seconds = (now - dag.submitted_at).total_seconds()
-    if since <= 0 or elapsed_seconds <= 0 or total <= done:
+    return end_at_rate(total - done, since, dag.submitted_at, timezone.now(), MAX_ESTIMATE)
+
+
+def end_at_rate(left: int, done: int, since: datetime, now: datetime, latest: timedelta) -> datetime | None:
+    """When what is left is done, if it goes on like what was done since then; None where that says nothing."""
+    passed = (now - since).total_seconds()
+    if left <= 0 or done <= 0 or passed <= 0:
         return None
-    left = timedelta(seconds=min((total - done) * elapsed_seconds / since, MAX_ESTIMATE.total_seconds() * 2))
-    return None if left > MAX_ESTIMATE else now + left
+    seconds = left * passed / done
+    return now + timedelta(seconds=seconds) if seconds < latest.total_seconds() else None
 
 
 def _measure(workflow: Workflow, units: UnitCounts, progress: UnitProgress) -> tuple[int, int]:
