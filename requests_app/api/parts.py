@@ -21,7 +21,6 @@ from outputs_app.effects.invalidation import Progress as InvalidationStep
 from outputs_app.effects.invalidation import invalidation_progress
 from requests_app.models import InputFile, Progress, ProgressSample, Request
 from requests_app.selectors.missing_lumis import (
-    LABELS,
     MissingLumis,
     MissingReason,
     Reason,
@@ -178,7 +177,7 @@ invalidation_progress_view = part_view(
 
 
 _DATASET = OpenApiParameter("dataset", str, required=True, description="name of one of its output datasets")
-_REASON = OpenApiParameter("reason", str, enum=[each.value for each in MissingReason], description="only lumis with this reason")
+_REASON = OpenApiParameter("reason", str, enum=MissingReason.values, description="only lumis with this reason")
 
 
 class RequestMissingLumisView(ApiView):
@@ -202,8 +201,8 @@ class RequestMissingLumisJsonView(ApiView):
     def get(self, request: HttpRequest, request_name: str) -> Response:
         """``{"run": [[first, last], ...]}``, for all reasons or for one."""
         reason = request.query_params.get("reason", "")
-        if reason and reason not in LABELS:
-            raise bad_field("reason", f"is not one of {', '.join(LABELS)}")
+        if reason and reason not in MissingReason.values:
+            raise bad_field("reason", f"is not one of {', '.join(MissingReason)}")
         found = missing_of(request, request_name)
         named = f'attachment; filename="{request_name}{found.dataset.replace("/", "-")}.lumis.json"'
         return Response(found.lumis(reason), headers={"Content-Disposition": named})

@@ -7,12 +7,10 @@ request that is split by files is missing while any of its files is not done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, TextChoices
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis
@@ -34,31 +32,18 @@ MOST_TEXTS = 5
 MOST_NAMED = 10
 
 
-class MissingReason(StrEnum):
+class MissingReason(TextChoices):
     """Why it lacks something. Of several reasons a lumi has the first."""
 
-    INVALID = "invalid"
-    UNACCOUNTED = "unaccounted"
-    PLANNED = "planned"
-    GIVEN_BACK = "given_back"
-    LEFT = "left"
-    GIVEN_UP = "given_up"
-    REFUSED = "refused"
-    EXCLUDED = "excluded"
-    TAKEN_OVER = "taken_over"
-
-
-LABELS: Mapping[MissingReason, str] = {
-    MissingReason.INVALID: "Made, but in files that are invalid now",
-    MissingReason.UNACCOUNTED: "In work units that are done, but whose output is not accounted for",
-    MissingReason.PLANNED: "Planned or running",
-    MissingReason.GIVEN_BACK: "Tried and given back: planned again",
-    MissingReason.LEFT: "Not planned yet",
-    MissingReason.GIVEN_UP: "Given up: nothing more of it is planned",
-    MissingReason.REFUSED: "Refused: no job may take them",
-    MissingReason.EXCLUDED: "Left out with their input files",
-    MissingReason.TAKEN_OVER: "Taken over by a derived request",
-}
+    INVALID = "invalid", "Made, but in files that are invalid now"
+    UNACCOUNTED = "unaccounted", "In work units that are done, but whose output is not accounted for"
+    PLANNED = "planned", "Planned or running"
+    GIVEN_BACK = "given_back", "Tried and given back: planned again"
+    LEFT = "left", "Not planned yet"
+    GIVEN_UP = "given_up", "Given up: nothing more of it is planned"
+    REFUSED = "refused", "Refused: no job may take them"
+    EXCLUDED = "excluded", "Left out with their input files"
+    TAKEN_OVER = "taken_over", "Taken over by a derived request"
 
 
 class Reason(NamedTuple):
@@ -72,7 +57,7 @@ class Reason(NamedTuple):
     @property
     def label(self) -> str:
         """In words."""
-        return LABELS[self.reason]
+        return str(self.reason.label)
 
     @property
     def first(self) -> str:
