@@ -34,6 +34,7 @@ from requests_app.notifying.mail import LEFT_TO
 from requests_app.notifying.routing import routed
 from requests_app.selectors.alerts import SHOWN, open_alerts
 from wms2.runtime import clock
+from wms2.runtime.grouping import grouped
 from wms2.runtime.locks import LockKey, transaction_lock
 
 log = structlog.get_logger(__name__)
@@ -97,9 +98,7 @@ def _wanted() -> dict[Recipient, Wanted]:
     if not channels and not watches:
         return {}
     rows = list(open_alerts()[:MOST])
-    of_request: dict[Any, list[Alert]] = defaultdict(list)
-    for row in rows:
-        of_request[row.request_id].append(row)
+    of_request = grouped(rows, lambda row: row.request_id)
     found = {Recipient(each.pk, None): Wanted(routed(each.routes.all(), rows), []) for each in channels}
     for watch in watches:
         wanted = found.setdefault(Recipient(None, watch.user_id), Wanted([], []))

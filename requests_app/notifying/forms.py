@@ -5,7 +5,6 @@ Pure functions over rows already read; alerts of one code and cause are one item
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from requests_app.models import Alert, Request, RequestStatus, RequestTransition
 from requests_app.selectors.alert_texts import runbook_url, words_of
 from requests_app.selectors.alerts import title_of
 from wms2.conf import conf
+from wms2.runtime.grouping import grouped
 
 #: Of one item.
 _SUBJECTS, _TEXT = 10, 500
@@ -36,9 +36,7 @@ _RANK = {severity.value: number for number, severity in enumerate(Severity)}
 
 def together(alerts: Iterable[Alert]) -> list[list[Alert]]:
     """By code and cause, the most severe and then the oldest first."""
-    found: dict[tuple[str, str], list[Alert]] = defaultdict(list)
-    for alert in alerts:
-        found[alert.code, alert.cause].append(alert)
+    found = grouped(alerts, lambda alert: (alert.code, alert.cause))
     return sorted(found.values(), key=lambda rows: (_RANK.get(rows[0].severity, 9), min(row.since for row in rows), rows[0].code))
 
 

@@ -5,7 +5,6 @@ A fixed number of queries over kinds of failures, which are as many as requests 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -34,6 +33,7 @@ from requests_app.selectors.failures import (
     sums_by,
 )
 from wms2.actions import Action, buttons_of
+from wms2.runtime.grouping import grouped
 from wms2.web.formatting import word
 from wms2.web.time_range import TimeRange
 
@@ -161,9 +161,7 @@ def _matrix(found: Sequence[Place], common: Mapping[str, str]) -> Matrix:
     by_site = sorted(sums_by(found, "site").items(), key=lambda each: (-each[1], each[0]))
     by_code = sorted(sums_by(found, "code").items(), key=lambda each: (-each[1], each[0]))
     sites = [site for site, _ in by_site[:MOST_SITES]]
-    of_code: dict[int, list[Place]] = defaultdict(list)
-    for place in found:
-        of_code[place.code].append(place)
+    of_code = grouped(found, lambda place: place.code)
     codes = [code for code, _ in by_code[:MOST_CODES]]
     notes = dict(
         FailureRule.objects.filter(name__in={p.rule for code in codes for p in of_code[code]}).values_list("name", "note")
@@ -181,9 +179,7 @@ def _matrix(found: Sequence[Place], common: Mapping[str, str]) -> Matrix:
 def _row(
     code: int, found: Sequence[Place], sites: Sequence[str], common: Mapping[str, str], notes: Mapping[str, str], total: int
 ) -> Row:
-    of_site: dict[str, list[Place]] = defaultdict(list)
-    for place in found:
-        of_site[place.site].append(place)
+    of_site = grouped(found, lambda place: place.site)
     rules = sorted(sums_by(found, "rule").items(), key=lambda each: -each[1])
     return Row(
         code=code,

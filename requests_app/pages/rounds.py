@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dags_app.counts import UnitCounts, UnitTable
 from dags_app.histogram import added, quantile
-from dags_app.models import DAG, SizingDecision, StepMeasurement
+from dags_app.models import DAG, SizingDecision
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import TARGET_WALL_SECONDS, Spread
 from dags_app.planning.specs import ResourceSpec
@@ -21,6 +21,7 @@ from requests_app.models import Request
 from requests_app.selectors.request_rows import Rows
 from requests_app.selectors.rounds import MeasuredRound, StepDetail, measured_of
 from requests_app.work.sizing import as_planned
+from wms2.runtime.grouping import grouped
 from wms2.web.formatting import number, size
 
 #: The newest of each.
@@ -155,10 +156,8 @@ def rounds_on_page(
     None for another request until it has a second round, or something is measured.
     """
     newest = {dag.round_id: dag for dag in reversed(dags)}
-    measured: dict[int, list[StepMeasurement]] = {}
-    for measurement in rows["measurements"]:
-        measured.setdefault(measurement.round_id, []).append(measurement)
-    shown = [(row, measured.get(row.pk, [])) for row in reversed(rows["rounds"][:MOST_ROUNDS]) if row.pk in newest]
+    measured = grouped(rows["measurements"], lambda measurement: measurement.round_id)
+    shown = [(row, measured[row.pk]) for row in reversed(rows["rounds"][:MOST_ROUNDS]) if row.pk in newest]
     rounds = measured_of(shown, rows["failures"])
     if not (request.adaptive or len(rounds) > 1 or any(each.steps for each in rounds)):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +29,7 @@ from sites_app.bans import bans_active
 from sites_app.models import Site, SiteBan, SiteStatus
 from wms2.models import AuditEntry
 from wms2.runtime import clock
+from wms2.runtime.grouping import grouped
 from wms2.web.time_range import TimeRange
 
 MOST_BANS = 30
@@ -88,9 +88,7 @@ def sites_page(given: QueryDict) -> SitesPage:
     """Three queries."""
     filters = SiteFilters(given, queryset=Site.objects.order_by("name"))
     rows = list(filters.qs) if filters.is_valid() else []
-    bans: dict[str, list[SiteBan]] = defaultdict(list)
-    for ban in bans_active().defer("failure_data") if rows else ():
-        bans[ban.site_id].append(ban)
+    bans = grouped(bans_active().defer("failure_data") if rows else (), lambda ban: ban.site_id)
     success = site_success([row.name for row in rows], _DAY, clock.now()) if rows else {}
     lines = [SiteLine(row, bans[row.name], success[row.name][0]) for row in rows]
     return SitesPage(

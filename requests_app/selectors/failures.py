@@ -16,6 +16,7 @@ from django.db.models import Max, Min, QuerySet, Sum
 from dags_app.attempts import logs_size
 from dags_app.models import FailureGroup, FailureSample
 from requests_app.models import Request, RequestStatus
+from wms2.runtime.grouping import grouped
 from wms2.web.formatting import word
 
 #: Before any failure.
@@ -117,9 +118,8 @@ def samples_of(asked: Asked) -> list[Shown]:
     """With distinct messages, those whose logs are kept first, then the newest; one query, and a look at some directories."""
     rows = FailureSample.objects.filter(at__gte=asked.begins, **{f"group__{name}": value for name, value in asked.where.items()})
     read = rows.select_related("dag", "group", "group__workflow").only(*_SAMPLE)
-    alike: dict[tuple[int, str], list[FailureSample]] = defaultdict(list)
-    for sample in read.order_by("-at", "-id")[:SAMPLES_READ]:
-        alike[sample.group.code, _NUMBERS.sub("#", sample.message)].append(sample)
+    newest = read.order_by("-at", "-id")[:SAMPLES_READ]
+    alike = grouped(newest, lambda sample: (sample.group.code, _NUMBERS.sub("#", sample.message)))
     found = [_with_log(each) for each in list(alike.values())[:SAMPLES_SHOWN]]
     return sorted(found, key=lambda each: each.log_bytes is None)
 
