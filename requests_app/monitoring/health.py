@@ -86,7 +86,7 @@ def not_ready() -> dict[str, str]:
         found["instance"] = _why("instance", _instance, "the database has no tables of this release; run: manage.py migrate")
         found["lifecycle"] = _why("lifecycle", _lifecycle, "cannot be read")
         found["clock"] = _why("clock", _clock, "cannot be compared")
-    found["broker"] = _broker()
+    found["broker"] = "" if broker_answers() else "does not answer"
     return {part: why for part, why in found.items() if why}
 
 
@@ -139,7 +139,3 @@ def _lifecycle() -> str:
 def _clock() -> str:
     skew = clock.skew_seconds()
     return f"this host's clock is {skew:+.1f} s off the database's" if abs(skew) > MAX_CLOCK_SKEW_SECONDS else ""
-
-
-def _broker() -> str:
-    return "" if broker_answers() else "does not answer"

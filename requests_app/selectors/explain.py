@@ -86,9 +86,9 @@ class Explanation(NamedTuple):
 
 def explain(request: Request, now: datetime | None = None, dag: DAG | None = None) -> Explanation:
     """Sentences about one request, each may be empty; ``dag`` is its live one, which decides what happens next."""
-    status = word(S, request.status)
+    status, now = word(S, request.status), now or timezone.now()
     return Explanation(
-        why=_why(request, status, now or timezone.now()),
+        why=" ".join(filter(None, (_waits(request, status, now), _overdue(request, now)))),
         alert=alert_of(request),
         next=_next(request, status, dag),
         todo=todo_of(request),
@@ -105,10 +105,6 @@ def todo_of(request: Request) -> str:
     if request.status == S.HELD:
         return hold_advice(request.hold_code)
     return words_of(request.alert_code).todo if request.alert_code else ""
-
-
-def _why(request: Request, status: RequestStatus, now: datetime) -> str:
-    return " ".join(filter(None, (_waits(request, status, now), _overdue(request, now))))
 
 
 def _overdue(request: Request, now: datetime) -> str:

@@ -126,13 +126,9 @@ def samples_of(asked: Asked) -> list[Shown]:
 
 def _with_log(alike: Sequence[FailureSample]) -> Shown:
     """The newest whose logs are kept, else the newest."""
-    sizes = ((each, _size(each)) for each in alike[:SAMPLES_SEARCHED])
+    sizes = ((each, logs_size(each.dag, each.unit, each.node, each.attempt, each.job_id)) for each in alike[:SAMPLES_SEARCHED])
     sample, size = next(((each, size) for each, size in sizes if size is not None), (alike[0], None))
     return Shown(sample, sample.group.workflow.request_id, size, len(alike))
-
-
-def _size(sample: FailureSample) -> int | None:
-    return logs_size(sample.dag, sample.unit, sample.node, sample.attempt, sample.job_id)
 
 
 def sums_by(found: Iterable[Place], name: str) -> Mapping[Any, int]:

@@ -135,7 +135,9 @@ def missing_lumis(request: Request, dataset: OutputDataset) -> MissingLumis:
     lost = _invalid(dataset)
     done = lumis.subtract(wanted, lumis.union(*states.values()))
     states[MissingReason.INVALID] = lumis.intersect(lost, done)
-    states = _over(request, states)
+    if _plans_no_more(request):  # what is left is given up
+        left = (states.pop(each, {}) for each in (MissingReason.LEFT, MissingReason.GIVEN_BACK))
+        states[MissingReason.GIVEN_UP] = lumis.union(*left)
     texts = _texts(workflow) if by_lumi else {}
     taken: LumiRanges = {}
     reasons = []
@@ -145,14 +147,6 @@ def missing_lumis(request: Request, dataset: OutputDataset) -> MissingLumis:
         if mine:
             reasons.append(Reason(reason, lumis.count(mine), texts.get(reason, ""), mine))
     return MissingLumis(request.request_name, dataset.name, "lumis", lumis.count(wanted), tuple(reasons))
-
-
-def _over(request: Request, states: dict[MissingReason, LumiRanges]) -> dict[MissingReason, LumiRanges]:
-    """Of a request that plans nothing more, what is left is given up."""
-    if not _plans_no_more(request):
-        return states
-    given_up = lumis.union(*(states.pop(each, {}) for each in (MissingReason.LEFT, MissingReason.GIVEN_BACK)))
-    return {**states, MissingReason.GIVEN_UP: given_up}
 
 
 def _plans_no_more(request: Request) -> bool:

@@ -52,10 +52,6 @@ def rounds_of(workflow: Workflow) -> list[MeasuredRound]:
     """All rounds of a workflow, the first one first; a fixed number of queries."""
     dags = DAG.objects.order_by("created_at").defer("observed", "outcome", "placement").prefetch_related("decisions")
     rows = workflow.rounds.order_by("index").prefetch_related(Prefetch("dags", dags), "measurements")
-    return _measured(workflow, rows)
-
-
-def _measured(workflow: Workflow, rows: Iterable[Round]) -> list[MeasuredRound]:
     groups = FailureGroup.objects.filter(workflow=workflow).values("step", "code", "rounds")
     return measured_of(((row, row.measurements.all()) for row in rows), groups)
 

@@ -256,7 +256,7 @@ def well(monkeypatch: pytest.MonkeyPatch) -> None:
     """A database of ours, a leader, and a broker that answers."""
     Installation.objects.create(instance=conf().instance, environment=conf().environment)
     lease()
-    monkeypatch.setattr(health, "_broker", lambda: "")
+    monkeypatch.setattr(health, "broker_answers", lambda: True)
 
 
 def test_a_process_that_serves_is_alive_without_a_database(nobody: APIClient, django_assert_num_queries: Any) -> None:
