@@ -124,7 +124,7 @@ def run_on_page(run: BulkRun, request: HttpRequest) -> RunOnPage:
     """Two statements."""
     counts, result = bulk_counts([run.pk])[run.pk], request.GET.get("result", "")
     rows = BulkItem.objects.filter(run=run)
-    items, older, error = [], "", ""
+    items, older, error = list[BulkItem](), "", ""
     if result and result not in BulkResult.values:
         error = f"result: must be one of: {', '.join(BulkResult.values)}"
     else:
