@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Case, F, TextChoices, Value, When
+from django.db.models import Case, F, Value, When
 from django.utils import timezone
 
 from dags_app.counts import UnitCounts, unit_counts
@@ -59,11 +59,6 @@ class Line:
     units: UnitCounts
     work: Work | None = None
     ends_at: datetime | None = None
-
-    @property
-    def status(self) -> TextChoices:
-        """With its label."""
-        return self.request.status_shown
 
     @property
     def held_for(self) -> str:

@@ -55,7 +55,7 @@ class CampaignPage(NamedTuple):
     """``held``: the requests that were held first; ``more_held``: how many others there are."""
 
     line: CampaignLine
-    held: Sequence[tuple[Request, str]]
+    held: Sequence[Request]
     more_held: int
     audit: Sequence[AuditEntry]
     chart: SafeString
@@ -79,8 +79,7 @@ def campaign_page(campaign: Campaign, range_: TimeRange) -> CampaignPage:
     """Five queries."""
     line = CampaignLine(campaign, standings([campaign.name])[campaign.name])
     number = line.progress.requests[RequestStatus.HELD]
-    rows = _held(campaign).only(*_HELD)[:MOST_HELD] if number else ()
-    held = [(row, word(HoldCode, row.hold_code).label) for row in rows]
+    held = list(_held(campaign).only(*_HELD)[:MOST_HELD]) if number else []
     said = list(audit_of("campaign", campaign.name)[:MOST_SAID])
     course = chart_drawn("events", range_, title="Events done", campaign=campaign.name)
     return CampaignPage(line, held, max(number - len(held), 0), said, course, range_)
