@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
@@ -17,8 +16,9 @@ from requests_app.api.filters import RequestFilters
 from requests_app.api.serializers import RemovingSerializer, RequestSerializer
 from requests_app.models import Request
 from requests_app.selectors.requests import request_changed
-from requests_app.services.release import ReleaseMode, release_plan
+from requests_app.services.release import ReleaseMode, ReleasePlan, release_plan
 from wms2.api.actions import LISTED, ActionView, Resource, action_method, action_urls
+from wms2.api.answers import answer
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
 
@@ -42,16 +42,10 @@ _STOP_MESSAGES = {
 }
 
 
-class StoppedSerializer(serializers.Serializer):
-    """What a stop began (spec 7.2)."""
-
-    request_name = serializers.CharField()
-    status = serializers.CharField()
-    previous_status = serializers.CharField()
-    stop_reason = serializers.CharField()
-    mode = serializers.CharField()
-    message = serializers.CharField()
-    removing = RemovingSerializer(many=True, help_text="as in the request")
+StoppedSerializer = answer(
+    "Stopped", dict.fromkeys(("request_name", "status", "previous_status", "stop_reason", "mode", "message"), str),
+    "What a stop began (spec 7.2).", removing=RemovingSerializer(many=True, help_text="as in the request"),
+)  # fmt: skip
 
 
 def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,13 +66,12 @@ REQUEST_ACTIONS = action_urls(REQUESTS, "release", answers={"stop": (StoppedSeri
 LISTED["requests"] = REQUESTS, RequestFilters
 
 
-class ReleasePlanSerializer(serializers.Serializer):
-    """What a release would do."""
-
-    mode = serializers.CharField(allow_null=True, help_text="rescue, next_round; null: no round is open")
-    why = serializers.CharField()
-    units_done = serializers.IntegerField(help_text="work units of the open round that count")
-    units_again = serializers.IntegerField(help_text="work units of the open round that run again, or are planned anew")
+ReleasePlanSerializer = answer(
+    "ReleasePlan", ReleasePlan, "What a release would do.",
+    mode="rescue, next_round; null: no round is open",
+    units_done="work units of the open round that count",
+    units_again="work units of the open round that run again, or are planned anew",
+)  # fmt: skip
 
 
 class RequestReleaseView(ActionView):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import django_filters
-from django.urls import path
 
 import requests_app.actions  # noqa: F401  declares them
 from requests_app.models import Campaign
 from requests_app.selectors.campaigns import standings
-from wms2.api.actions import LISTED, Resource, action_urls
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import SearchFilter, TextFilter
 from wms2.api.views import RowsViewSet
@@ -58,12 +56,3 @@ class CampaignViewSet(RowsViewSet):
         found = standings([line["name"] for line in lines])
         for line in lines:
             line["standing"] = found[line["name"]].as_dict()
-
-
-CAMPAIGNS = Resource(Campaign, CampaignSerializer, Campaign.objects.all)
-LISTED["campaigns"] = CAMPAIGNS, CampaignFilters
-URLS = [
-    path("campaigns", CampaignViewSet.as_view({"get": "list"}), name="campaign-list"),
-    path("campaigns/<campaign:pk>", CampaignViewSet.as_view({"get": "retrieve"}), name="campaign-detail"),
-    *action_urls(CAMPAIGNS),
-]

@@ -45,7 +45,7 @@ urlpatterns = [
     path(f"{_REQUEST}/invalidation/progress", parts.invalidation_progress_view, name="request-invalidation-progress"),
     path(f"{_REQUEST}/versions", parts.request_versions_view, name="request-versions"),
     *actions.REQUEST_ACTIONS,
-    *campaigns.URLS,
+    *rows_urls("campaigns", "campaign", campaigns.CampaignViewSet),
     path("failures", failures.FailuresView.as_view(), name="failure-matrix"),
     path("events", events.EventsView.as_view(), name="event-list"),
     path("events/stream", events.EventStreamView.as_view(), name="event-stream"),

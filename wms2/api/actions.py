@@ -187,14 +187,15 @@ def rows_urls(
 ) -> list[URLPattern]:
     """The addresses of a list, of its single rows, and of their operations, if they have any."""
     rows: Any = view.queryset
-    kind = type(rows.model._meta.pk)
+    kind, declared = type(rows.model._meta.pk), next((each for each in resource_types() if each.model is rows.model), None)
     key = "uuid" if kind is UUIDField else "schedd" if kind is CharField else "int"
+    one = declared.address if declared is not None else f"{address}/<{key}:pk>"
     found = [
         path(address, view.as_view({"get": "list"}), name=f"{name}-list"),
-        path(f"{address}/<{key}:pk>", view.as_view({"get": "retrieve"}), name=f"{name}-detail"),
+        path(one, view.as_view({"get": "retrieve"}), name=f"{name}-detail"),
     ]
     serializer: Any = view.serializer_class
-    if any(resource_type.model is rows.model for resource_type in resource_types()):
+    if declared is not None:
         resource = Resource(rows.model, serializer, rows.all)
         LISTED[address] = resource, view.filterset_class
         found += action_urls(resource, answers=answers)
