@@ -50,7 +50,6 @@ class Header(NamedTuple):
 class BoardQuery:
     """One address of the page. After ``page``: ``errors`` by field, and the address of the next page."""
 
-    statuses = RequestStatus
     hold_codes = HoldCode
 
     def __init__(self, request: HttpRequest) -> None:

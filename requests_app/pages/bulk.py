@@ -44,13 +44,11 @@ class Asked(NamedTuple):
 class Preview(NamedTuple):
     """What is shown before a run. ``run``: its key, so that a form that is sent twice begins one."""
 
-    action: Action
     run: uuid.UUID
     counts: BulkPreview
     names: list[str]
     selected: int
     undone: str
-    back: str
 
 
 class RunOnPage(NamedTuple):
@@ -96,12 +94,11 @@ def asked_for(request: HttpRequest, action: Action) -> Asked:
     return Asked(action, rows, 0, error)
 
 
-def preview_of(asked: Asked, user: Any, back: str) -> Preview:
+def preview_of(asked: Asked, user: Any) -> Preview:
     """What a run would do now."""
     names = list(asked.rows.order_by("attention", "status_since").values_list("request_name", flat=True)[:NAMED])
     counts = bulk_preview(asked.action, asked.rows.order_by("pk"), user)
-    way_back = undone(resource_type_of(Request), asked.action)
-    return Preview(asked.action, uuid.uuid4(), counts, names, asked.selected, way_back, back)
+    return Preview(uuid.uuid4(), counts, names, asked.selected, undone(resource_type_of(Request), asked.action))
 
 
 def form_for(action: Action, user: Any, given: QueryDict | None = None) -> ReasonForm:

@@ -87,7 +87,6 @@ class Attempt(NamedTuple):
 
     attempt: int
     job_id: str
-    at: str
     site: str
     wall_seconds: float | None
     memory_mb: float | None
@@ -314,7 +313,6 @@ def _attempt(line: Mapping[str, Any]) -> Attempt | None:
     return Attempt(
         attempt=number,
         job_id=job_id,
-        at=str(line.get("timestamp", "")),
         site=str(job.get("site") or ""),
         wall_seconds=_number(job.get("wall_time_sec")),
         memory_mb=_number(job.get("memory_mb")),

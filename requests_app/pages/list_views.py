@@ -53,7 +53,7 @@ def bulk_new(request: HttpRequest) -> HttpResponse:
         run, status = _begun(request, asked, form)
         if run is not None:
             return HttpResponseRedirect(run.get_absolute_url())
-    context = {"action": action, "seen": preview_of(asked, request.user, back), "form": form, "back": back}
+    context = {"action": action, "seen": preview_of(asked, request.user), "form": form, "back": back}
     return page(request, "requests/bulk_new", context, status=status)
 
 
