@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, Count, IntegerField, Max, Min, Q, QuerySet, Value, When
+from django.db.models import Case, Count, IntegerField, Min, Q, QuerySet, Value, When
 
 from requests_app.models import TERMINAL, Alert, AlertChannel, RequestWatch, Severity
 from requests_app.selectors.alert_texts import words_of
@@ -26,7 +26,6 @@ class AlertGroup(NamedTuple):
     number: int
     requests: int
     since: datetime
-    last_seen: datetime
     owned: int
     silenced: int
     first: Alert
@@ -81,20 +80,17 @@ def alerts_together(rows: QuerySet[Alert], now: datetime, most: int) -> list[Ale
         .values("code", "cause")
         .annotate(
             rank=Min(_RANK), number=Count("id"), requests=Count("request"), first_since=Min("since"), first=Min("id"),
-            seen=Max("last_seen"), owned=Count("id", filter=~Q(owner="")),
+            owned=Count("id", filter=~Q(owner="")),
             silenced=Count("id", filter=Q(silenced_until__gt=now)),
         )
         .order_by("rank", "first_since", "first")[: most + 1]
     )  # fmt: skip
     found = list(groups)
-    firsts = {
-        row.pk: row
-        for row in Alert.objects.filter(pk__in=[each["first"] for each in found]).select_related("request").only(*SHOWN)
-    }
+    firsts = Alert.objects.select_related("request").only(*SHOWN).in_bulk([each["first"] for each in found])
     return [
         AlertGroup(
             each["code"], each["cause"], list(Severity)[each["rank"]], each["number"], each["requests"], each["first_since"],
-            each["seen"], each["owned"], each["silenced"], firsts[each["first"]],
+            each["owned"], each["silenced"], firsts[each["first"]],
         )
         for each in found
         if each["first"] in firsts
