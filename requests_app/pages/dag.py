@@ -23,6 +23,7 @@ from dags_app.payload.contract.files import tail_text
 from requests_app.models import LEADER_LEASE, Round
 from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.lifecycle import LifecycleState, leases_known, lifecycle_of
+from requests_app.selectors.request_rows import give_related
 from wms2.runtime.combined_query import CombinedQuery, composed_once
 from wms2.runtime.json_columns import mapping
 
@@ -200,9 +201,7 @@ def _short() -> CombinedQuery:
 def _rows(dag: DAG) -> Mapping[str, list[Any]]:
     marks = {_DAG: dag.pk, _WORKFLOW: dag.workflow_id, _DIRECTORY: dag.directory_id, _ROUND: dag.round_id}
     found = _short().rows(marks)
-    rounds = {row.pk: row for row in found["rounds"]}
-    for other in found["related"]:
-        other.round = rounds[other.round_id]
+    give_related(found["related"], "round", found["rounds"])
     return found
 
 

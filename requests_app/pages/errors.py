@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -27,8 +26,9 @@ from dags_app.models import (
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from requests_app.pages.cached import cached
-from requests_app.selectors.request_rows import Rows
+from requests_app.selectors.request_rows import Rows, give_related
 from wms2.runtime.combined_query import CombinedQuery, composed_once
+from wms2.runtime.grouping import grouped
 from wms2.web.formatting import counted, size
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
@@ -113,10 +113,8 @@ def _read(
 ) -> tuple[RequestErrors, Mapping[str, FailureRule], Mapping[str, str]]:
     """The errors, their rules by name, and by whom files were excluded."""
     rows = _parts().rows({_WORKFLOW: workflow.pk})
-    dags, of_group = {dag.pk: dag for dag in rows["dags"]}, defaultdict[int, list[FailureSample]](list)
-    for sample in rows["samples"]:
-        sample.dag = dags[sample.dag_id]
-        of_group[sample.group_id].append(sample)
+    give_related(rows["samples"], "dag", rows["dags"])
+    of_group = grouped(rows["samples"], lambda sample: sample.group_id)
     for group in rows["groups"]:
         group.samples_read = of_group[group.pk]
     files = FailedInputFile.objects.filter(workflow=workflow)

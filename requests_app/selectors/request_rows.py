@@ -151,17 +151,17 @@ def _join(found: Rows, workflow: Workflow) -> None:
     workflow.rows_read = found
     for dag in found["dags"]:
         dag.workflow = workflow
-    _give(found["dags"], "round", found["rounds"])
-    _give(found["schedds"], "pool", found["schedd_pools"])
-    _give(found["dags"], "schedd", found["schedds"])
-    _give(found["effects"], "block", found["blocks"])
-    _give(found["harvests"], "job", found["site_jobs"])
+    give_related(found["dags"], "round", found["rounds"])
+    give_related(found["schedds"], "pool", found["schedd_pools"])
+    give_related(found["dags"], "schedd", found["schedds"])
+    give_related(found["effects"], "block", found["blocks"])
+    give_related(found["harvests"], "job", found["site_jobs"])
     comparisons = {row.dataset_id: row for row in found["comparisons"]}
     for dataset in found["datasets"]:
         dataset._state.fields_cache["comparison"] = comparisons.get(dataset.pk)
 
 
-def _give(rows: Iterable[Any], name: str, others: Iterable[Any]) -> None:
+def give_related(rows: Iterable[Any], name: str, others: Iterable[Any]) -> None:
     """The others that they name; what is not among these is read when it is asked for."""
     known = {other.pk: other for other in others}
     for row in rows:
