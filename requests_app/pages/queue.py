@@ -20,7 +20,7 @@ from wms2.identities.grants import enters_admin, may
 #: Requests on one page.
 ON_PAGE = 100
 _OF_REQUEST = ("request_name", "priority", "urgent", "campaign", "requestor", "queued_at", "next_attempt_at")
-_OF_PLACE = ("risen_priority", "band", "expected_start", "expected_basis")
+_OF_PLACE = ("risen_priority", "band", "expected_start", "expected_basis", "waits_for")
 
 
 class Tried(NamedTuple):
@@ -36,20 +36,13 @@ class Tried(NamedTuple):
     change: str
 
 
-class Line(NamedTuple):
-    """A request in its place. ``waits_for``: what keeps it; empty: it would start with the next pass, or it is passed over."""
-
-    row: QueuedRow
-    waits_for: str
-
-
 class QueuePage(NamedTuple):
     """What the address asks for. ``more``: there are others behind those shown."""
 
     values: Mapping[str, str]
     errors: Mapping[str, Sequence[str]]
     queue: Queue | None = None
-    lines: Sequence[Line] = ()
+    rows: Sequence[QueuedRow] = ()
     number: int = 1
     more: bool = False
     tried: Tried | None = None
@@ -65,8 +58,8 @@ def queue_page(given: QueryDict, user: Any, back: str) -> QueuePage:
         return QueuePage(values, {name: [str(one) for one in why] for name, why in query.errors.items()})
     number, name, priority = (query.validated_data.get(each) for each in ("page", "request", "priority"))
     queue = queue_now()
-    lines = _lines(queue, slice((number - 1) * ON_PAGE, number * ON_PAGE + 1))
-    found = QueuePage(values, {}, queue, lines[:ON_PAGE], number, len(lines) > ON_PAGE)
+    rows = queue[(number - 1) * ON_PAGE : number * ON_PAGE + 1]
+    found = QueuePage(values, {}, queue, rows[:ON_PAGE], number, len(rows) > ON_PAGE)
     if name is None or priority is None:
         return found
     key = next((key for key, each in queue.names.items() if each == name), None) or queued_keys([name]).get(name)
@@ -92,16 +85,10 @@ def queue_lists(seen: Callable[[], QueuePage]) -> dict[str, Callable[[], Table]]
         return Table(Moved._fields, [*own, *(tried.others if tried is not None else ())])
 
     def queue() -> Table:
-        return Table(("place", *_OF_REQUEST, *_OF_PLACE, "waits_for"), map(_cells, _lines(queue_now(), slice(0, MOST))))
+        return Table(("place", *_OF_REQUEST, *_OF_PLACE), map(_cells, queue_now()[0:MOST]))
 
     return {"queue": queue, "moved": moved}
 
 
-def _lines(queue: Queue, part: slice) -> list[Line]:
-    waits = {row.waiting.key: row.waits_for for row in queue.ranked[part]}
-    return [Line(row, waits.get(row.request.pk, "")) for row in queue[part]]
-
-
-def _cells(line: Line) -> Sequence[Any]:
-    of_request = [getattr(line.row.request, name) for name in _OF_REQUEST]
-    return [line.row.place, *of_request, *(getattr(line.row, name) for name in _OF_PLACE), line.waits_for]
+def _cells(row: QueuedRow) -> Sequence[Any]:
+    return [row.place, *(getattr(row.request, name) for name in _OF_REQUEST), *(getattr(row, name) for name in _OF_PLACE)]

@@ -116,7 +116,8 @@ class Queue:
         if left > 0:
             wanted |= Q(pk__in=pausing.values("pk")[first : first + left])
         rows = {row.pk: row for row in Request.objects.filter(wanted).only(*_SHOWN).order_by("next_attempt_at", "id")}
-        found = [self.shown(rows.pop(row.waiting.key), row) for row in ranked if row.waiting.key in rows]
+        there = [row for row in ranked if row.waiting.key in rows]
+        found = [replace(self.shown(rows.pop(row.waiting.key), row), waits_for=row.waits_for) for row in there]
         return found + [QueuedRow(request) for request in rows.values()]
 
     def shown(self, request: Request, row: Ranked) -> QueuedRow:
@@ -126,7 +127,10 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueuedRow:
-    """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over."""
+    """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over.
+
+    ``waits_for``, of a page of the queue: what keeps it; empty: it would start with the next pass, or it is passed over.
+    """
 
     request: Request
     place: int | None = None
@@ -134,6 +138,7 @@ class QueuedRow:
     band: str = ""
     expected_start: datetime | None = None
     expected_basis: str = ""
+    waits_for: str = ""
 
 
 def _shown(request: Request, row: Ranked, policy: Policy, expected: Expected) -> QueuedRow:
