@@ -56,10 +56,9 @@ class ImportForm(forms.Form):
             raise forms.ValidationError("Give a file or a text, not both.")
         if not text and not given.get("request_name"):
             raise forms.ValidationError("Give a name at ReqMgr2, or a document.")
-        data: dict[str, Any] = {name: given[name] for name in ("urgent", "submit", "adaptive")}
         given |= {name: given.get(name, "").split() for name in ("depends_on", "pools")}
-        named = ("request_name", "priority", "family_of", "family_reason", "in_group", "depends_on", "pools")
-        data |= {name: given[name] for name in named if given.get(name) not in (None, "", [])}
+        documents = ("file", "document")
+        data = {name: value for name, value in given.items() if name not in documents and value not in (None, "", [])}
         if text:
             try:
                 data["document"] = StrictJsonParser().parse(BytesIO(text))

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, IntegerField, OuterRef, QuerySet, Subquery
 
 from dags_app.models import IN_QUEUE, LIVE_SITE_JOB, Leftover, SiteJob, WorkUnitState
 from requests_app.models import TERMINAL, RequestStatus
+from requests_app.selectors.parts import LEFTOVER_FAILING, LEFTOVER_OPEN
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteRse
 from wms2.runtime.sql import sql_rows
@@ -122,17 +123,16 @@ def site_concerned(site: str, now: datetime, most: int = MOST) -> Concerned:
 
 def sites_with_storage() -> QuerySet[Any]:
     """Sites with their RSEs, what the cleaner has to do there, and whether a ban is in force; in the same statement."""
-    open_ones = Leftover.objects.filter(site=OuterRef("pk"), settled_at__isnull=True).order_by().values("site")
-    jobs = SiteJob.objects.filter(site=OuterRef("pk"), state__in=LIVE_SITE_JOB).order_by().values("site")
-    failing = open_ones.annotate(number=Count("pk", filter=Q(tries__gt=0))).values("number")
+    leftovers = Leftover.objects.filter(LEFTOVER_OPEN, site=OuterRef("pk"))
     return Site.objects.annotate(
         storage=ArraySubquery(SiteRse.objects.filter(site=OuterRef("pk")).order_by("rse").values("rse")),
-        leftovers=_number(open_ones.annotate(number=Count("pk")).values("number")),
-        leftovers_failing=_number(failing),
-        site_jobs=_number(jobs.annotate(number=Count("pk")).values("number")),
+        leftovers=_number(leftovers),
+        leftovers_failing=_number(leftovers.filter(LEFTOVER_FAILING)),
+        site_jobs=_number(SiteJob.objects.filter(site=OuterRef("pk"), state__in=LIVE_SITE_JOB)),
         has_bans=Exists(bans_active().filter(site=OuterRef("pk"))),
     )
 
 
 def _number(rows: QuerySet[Any]) -> Subquery:
-    return Subquery(rows, output_field=IntegerField())
+    """None where there is none."""
+    return Subquery(rows.order_by().values("site").annotate(number=Count("pk")).values("number"), output_field=IntegerField())
