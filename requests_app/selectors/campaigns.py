@@ -39,29 +39,20 @@ class CampaignProgress:
         return self.requests[RequestStatus.NEW] + self.requests[RequestStatus.SUBMITTED]
 
     @property
-    def share(self) -> float | None:
-        """Events done of those asked for; None: none is asked for yet."""
-        return min(self.done / self.asked, 1.0) if self.asked else None
-
-    @property
-    def failure_rate(self) -> float | None:
-        """Failed attempts of all jobs that ended; None: none has."""
-        return self.failed / (self.failed + self.jobs) if self.failed + self.jobs else None
-
-    @property
     def total(self) -> int:
         """All requests."""
         return self.requests.total()
 
     @property
     def percent(self) -> int | None:
-        """``share`` in whole percent, 100 only when all is done."""
-        return int(self.share * 100) if self.share is not None else None
+        """Events done of those asked for in whole percent, 100 only when all is done; None: none is asked for yet."""
+        return int(min(self.done / self.asked, 1.0) * 100) if self.asked else None
 
     @property
     def failure_percent(self) -> str:
-        """``failure_rate`` as people read it."""
-        return "" if self.failure_rate is None else f"{self.failure_rate * 100:.1f}"
+        """Failed attempts of all jobs that ended; empty: none has."""
+        ended = self.failed + self.jobs
+        return f"{self.failed / ended * 100:.1f}" if ended else ""
 
     def as_dict(self) -> dict[str, Any]:
         """For answers."""
