@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 import requests_app.actions  # noqa: F401  declares them
 from requests_app.models import Alert, AlertChannel, AlertRoute, ChannelKind, Severity
 from requests_app.selectors.alert_texts import runbook_url, words_of
-from requests_app.selectors.alerts import channels_shown
+from requests_app.selectors.alerts import alerts_shown, channels_shown, routes_shown
 from wms2.api.answers import Computed, rows
 from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, since, until
 from wms2.api.views import RowsViewSet
@@ -68,7 +68,7 @@ class AlertFilters(django_filters.FilterSet):
 class AlertViewSet(RowsViewSet):
     """What waits for a person, and what has."""
 
-    queryset = Alert.objects.select_related("request")
+    queryset = alerts_shown()
     serializer_class = AlertSerializer
     filterset_class = AlertFilters
     ordering = ("-id",)
@@ -107,7 +107,7 @@ class AlertRouteFilters(django_filters.FilterSet):
 class AlertRouteViewSet(RowsViewSet):
     """Which alerts go where."""
 
-    queryset = AlertRoute.objects.select_related("channel")
+    queryset = routes_shown()
     serializer_class = AlertRouteSerializer
     filterset_class = AlertRouteFilters
     ordering = ("id",)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, IntegerField, Min, Q, QuerySet, Value, When
 
-from requests_app.models import TERMINAL, Alert, AlertChannel, RequestWatch, Severity
+from requests_app.models import TERMINAL, Alert, AlertChannel, AlertRoute, RequestWatch, Severity
 from requests_app.selectors.alert_texts import words_of
 
 _RANK = Case(
@@ -97,6 +97,11 @@ def alerts_together(rows: QuerySet[Alert], now: datetime, most: int) -> list[Ale
     ]  # fmt: skip
 
 
+def alerts_shown() -> QuerySet[Alert]:
+    """All that are kept, with their requests."""
+    return Alert.objects.select_related("request")
+
+
 def channels_shown() -> QuerySet[AlertChannel]:
     """Where alerts may be sent."""
     return AlertChannel.objects.order_by("name")
@@ -112,3 +117,8 @@ def watchers_without_address() -> QuerySet[Any]:
     rows = RequestWatch.objects.filter(user__is_active=True, user__email="").exclude(request__status__in=TERMINAL)
     grouped = rows.order_by("user__username").values_list("user__username")
     return grouped.annotate(number=Count("id"), first=Min("request__request_name"))
+
+
+def routes_shown() -> QuerySet[AlertRoute]:
+    """Which alerts go where."""
+    return AlertRoute.objects.select_related("channel")
