@@ -154,13 +154,8 @@ def overview(range_: TimeRange) -> Overview:
         total=sum(numbers.values()),
         queue=queue_head(),
         range=range_,
-        charts=charts(range_),
+        charts=[chart_drawn(measure, range_, by=by) for measure, by in MEASURES_SHOWN],
     )
-
-
-def charts(range_: TimeRange) -> list[SafeString]:
-    """Throughput, jobs and failures over a time range."""
-    return [chart_drawn(measure, range_, by=by) for measure, by in MEASURES_SHOWN]
 
 
 @composed_once
