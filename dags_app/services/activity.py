@@ -16,6 +16,7 @@ from django.db.models import Count, Max
 
 from dags_app.models import DAG, IN_QUEUE
 from dags_app.payload.contract.layout import FAILURES_FILE, JOBSTATE_LOG
+from dags_app.services.dag_files import lines_from
 
 log = structlog.get_logger(__name__)
 #: A look that lasts longer goes on by itself, and the next one reports what it has found.
@@ -48,8 +49,9 @@ class _Watched:
             return "first look"
         if lengths == before:
             return ""
-        lines = _lines(self.jobstate, before[0] if lengths[0] >= before[0] else 0) if lengths[0] != before[0] else b""
-        self.read = before[0] + len(lines) if lengths[0] >= before[0] else len(lines), lengths[1]
+        start = before[0] if lengths[0] >= before[0] else 0
+        lines = lines_from(self.jobstate, start, _PORTION_BYTES) if lengths[0] != before[0] else b""
+        self.read = start + len(lines), lengths[1]
         if any(end in lines for end in _ENDS):
             return "unit ended"
         return "attempt failed" if lengths[1] != before[1] else ""
@@ -62,14 +64,6 @@ def _length(path: Path, before: int) -> int:
         if before:
             raise
         return 0  # nothing has been written yet
-
-
-def _lines(path: Path, start: int) -> bytes:
-    """Whole lines from there on; one that is being written is the next look's."""
-    with path.open("rb") as stream:
-        stream.seek(start)
-        data = stream.read(_PORTION_BYTES)
-    return data[: data.rfind(b"\n") + 1]
 
 
 @dataclass(slots=True)

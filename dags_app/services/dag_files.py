@@ -111,6 +111,14 @@ def rescue_obstacle(dag: DAG, left: RescueLeft) -> str:
     return ""
 
 
+def lines_from(path: Path, start: int, most_bytes: int) -> bytes:
+    """Whole lines of a file from there on; one that is being written is the next look's."""
+    with path.open("rb") as stream:
+        stream.seek(start)
+        data = stream.read(most_bytes)
+    return data[: data.rfind(b"\n") + 1]
+
+
 def _read(read: Callable[[Path], T | None], path: Path, damaged: list[str]) -> T | None:
     """``read`` of a file; None, and its name on the list, when it is there and not whole."""
     try:

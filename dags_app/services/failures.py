@@ -36,6 +36,7 @@ from dags_app.payload.contract.codes import NOT_SUBMITTED
 from dags_app.payload.contract.failure_log import did_well, read_failures
 from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post_name
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
+from dags_app.services.dag_files import lines_from
 from dags_app.services.samples import failures_sample
 from sites_app.bans import SiteFailures
 from wms2.metrics.series import JOBS_ENDED_TOTAL
@@ -110,11 +111,8 @@ def failures_sweep(dag: DAG) -> int:
     known = FailureLog.objects.filter(pk=dag.directory_id).values_list("offset_bytes", flat=True).first() or 0
     if size == known:
         return 0
-    data = b""
-    if size > known:
-        with path.open("rb") as stream:  # before the transaction: a file system that hangs must not keep rows locked
-            stream.seek(known)
-            data = stream.read(PORTION_BYTES)
+    # before the transaction: a file system that hangs must not keep rows locked
+    whole = lines_from(path, known, PORTION_BYTES) if size > known else b""
     FailureLog.objects.get_or_create(directory_id=dag.directory_id)
     with transaction.atomic():
         place = FailureLog.objects.select_for_update().get(pk=dag.directory_id)
@@ -123,7 +121,6 @@ def failures_sweep(dag: DAG) -> int:
         if size < known:
             _report(place, f"{path} has {size} bytes, {known} were read: it was replaced or cut")
             return 0
-        whole = data[: data.rfind(b"\n") + 1]
         lines = list(_lines(whole, place))
         _count(dag, lines)
         place.offset_bytes += len(whole)
