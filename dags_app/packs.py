@@ -75,8 +75,8 @@ def pack(directory: Path) -> int:
     return target.stat().st_size
 
 
-def pack_copy(directory: Path, target: Path) -> int:
-    """Have the pack of a directory lie at ``target`` too, whole or not at all; its bytes. The caller removes the first one.
+def pack_copy(directory: Path, target: Path) -> None:
+    """Have the pack of a directory lie at ``target`` too, whole or not at all. The caller removes the first one.
 
     Raises:
         PackProblem: what was written is not what was read.
@@ -90,7 +90,7 @@ def pack_copy(directory: Path, target: Path) -> int:
 
     target.parent.mkdir(parents=True, exist_ok=True)
     problem = f"{target} is not what was just copied from {source}: the disk errs"
-    return _put(target, copy, lambda part: filecmp.cmp(source, part, shallow=False), problem)
+    _put(target, copy, lambda part: filecmp.cmp(source, part, shallow=False), problem)
 
 
 @contextmanager
@@ -191,8 +191,8 @@ def _write(directory: Path, target: Path) -> None:
     _put(target, fill, is_same, problem)
 
 
-def _put(target: Path, fill: Callable[[BinaryIO], None], is_same: Callable[[Path], bool], problem: str) -> int:
-    """A file, whole or not at all, once it is on disk and ``is_same``; its bytes."""
+def _put(target: Path, fill: Callable[[BinaryIO], None], is_same: Callable[[Path], bool], problem: str) -> None:
+    """A file, whole or not at all, once it is on disk and ``is_same``."""
     part = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:12]}.{_PART}")
     try:
         with part.open("xb") as file:
@@ -206,7 +206,6 @@ def _put(target: Path, fill: Callable[[BinaryIO], None], is_same: Callable[[Path
     finally:
         part.unlink(missing_ok=True)
     sync_directory(target.parent)
-    return target.stat().st_size
 
 
 def _add(archive: zipfile.ZipFile, name: str, path: Path) -> None:
