@@ -164,9 +164,7 @@ def meet(mine: Spans, others: Spans) -> bool:
     return any(run in others and span[0] <= others[run][1] and others[run][0] <= span[1] for run, span in mine.items())
 
 
-def doubled(
-    mine: Sequence[LumiFile], others: Iterable[LumiFile], declared: Declared, made: Made | None = None
-) -> Iterator[FileFinding]:
+def doubled(mine: Sequence[LumiFile], others: Iterable[LumiFile], declared: Declared, made: Made) -> Iterator[FileFinding]:
     """Lumis that two valid files have and may not have; of two files of the request the younger is named.
 
     A lumi that is dealt whole is in no other request's files, and in those of one unit; in one of these, if no later task has
@@ -185,12 +183,10 @@ def doubled(
             for file in holders[lumi]:
                 if not other.is_own or (other.pk < file.pk and (file.unit != other.unit or not declared.in_shares)):
                     twice[file, other].add(lumi)
-    if twice and made is not None and not declared.by_lumi:
+    if twice and not declared.by_lumi:
         made.ask_of(set().union(*twice.values()))
     for (file, other), shared in twice.items():
-        lumis = shared if declared.by_lumi else set[Lumi]()
-        if not declared.by_lumi and made is not None:
-            lumis = {lumi for lumi in shared if _is_doubled(file, other, lumi, own[lumi], declared, made)}
+        lumis = {lumi for lumi in shared if declared.by_lumi or _is_doubled(file, other, lumi, own[lumi], declared, made)}
         if lumis:
             found = f"{len(lumis)} are in {other.lfn} too, first {_first(frozenset(lumis))}"
             yield FileFinding(file.lfn, P.DUPLICATE_LUMI, "no lumi twice", found[:MOST_WORDS])

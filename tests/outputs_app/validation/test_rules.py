@@ -28,13 +28,13 @@ def files(first: int, lumis: list[frozenset[tuple[int, int]]]) -> list[LumiFile]
 def test_exactly_the_lumis_in_two_files_are_told_of_once(mine, others, mine_first) -> None:  # type: ignore[no-untyped-def]
     """Of both blocks together, however the files lie in them."""
     one, two = files(1 if mine_first else 100, mine), files(100 if mine_first else 1, others)
-    found = [*doubled(one, two, WHOLE), *doubled(two, one, WHOLE)]
+    found = [*doubled(one, two, WHOLE, UNKNOWN), *doubled(two, one, WHOLE, UNKNOWN)]
     held = Counter(lumi for lumis in (*mine, *others) for lumi in lumis)
     every = [*one, *two]
     younger = {a.lfn for a in every for b in every if b.pk < a.pk and a.lumis & b.lumis}
     assert {finding.name for finding in found} == younger
     assert bool(found) == any(number > 1 for number in held.values())
-    assert not list(doubled(one, two, EVENTS)), "parts of a lumi may be anywhere"
+    assert not list(doubled(one, two, EVENTS, UNKNOWN)), "parts of a lumi may be anywhere"
 
 
 @given(st.lists(LUMIS, min_size=1, max_size=4), st.lists(LUMIS, min_size=1, max_size=4))
@@ -46,10 +46,12 @@ def test_files_with_a_lumi_in_common_meet(mine, others) -> None:  # type: ignore
 def test_files_of_one_unit_may_share_a_lumi_where_a_later_task_divided_it() -> None:
     lumi = frozenset({(1, 1)})
     unit = [LumiFile(1, "a", lumi, 7, True), LumiFile(2, "b", lumi, 7, True)]
-    assert not list(doubled(unit, (), SHARES))
-    assert [finding.name for finding in doubled(unit, (), WHOLE)] == ["b"]
-    assert [finding.name for finding in doubled(unit[1:], [LumiFile(1, "c", lumi, 8, True)], SHARES)] == ["b"]
-    assert [finding.name for finding in doubled(unit[:1], [LumiFile(9, "d", lumi, 7, False)], SHARES)] == ["a"], "another's"
+    assert not list(doubled(unit, (), SHARES, UNKNOWN))
+    assert [finding.name for finding in doubled(unit, (), WHOLE, UNKNOWN)] == ["b"]
+    assert [finding.name for finding in doubled(unit[1:], [LumiFile(1, "c", lumi, 8, True)], SHARES, UNKNOWN)] == ["b"]
+    assert [finding.name for finding in doubled(unit[:1], [LumiFile(9, "d", lumi, 7, False)], SHARES, UNKNOWN)] == ["a"], (
+        "another's"
+    )
 
 
 ONE, TWO = (1, 1), (1, 2)
@@ -73,6 +75,10 @@ class Input:
 
     def files_with(self, lumi: tuple[int, int]) -> int:
         return sum(lumi in held for held in self.files.values())
+
+
+#: From which input anything was made is not known.
+UNKNOWN = Input({})
 
 
 def made_from(pk: int, *parents: str, unit: int = 0, own: bool = True, **counts: int | None) -> LumiFile:
