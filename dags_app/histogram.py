@@ -25,10 +25,7 @@ def counted(values: Iterable[float]) -> dict[str, int]:
 
 def added(*histograms: Histogram) -> dict[str, int]:
     """What all of them hold together."""
-    total: Counter[str] = Counter()
-    for histogram in histograms:
-        total.update(histogram)
-    return dict(total)
+    return dict(sum(map(Counter, histograms), Counter[str]()))
 
 
 def quantile(histogram: Histogram, share: float) -> float | None:
