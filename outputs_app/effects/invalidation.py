@@ -17,7 +17,7 @@ import structlog
 from django.db.models import Count, F, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KT
 
-from outputs_app.effects.requests import EffectRequest, effect_enqueue, effects_enqueue
+from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.models import (
     OPEN_EFFECT,
     REPORTS,
@@ -52,9 +52,8 @@ _NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALID
 
 def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
     """Ask for the file that lists what has to be invalidated; asked twice it is written once."""
-    effect_enqueue(
-        EffectRequest(EffectKind.INVALIDATION_MANIFEST, request_id), request_id=request_id, request_epoch=request_epoch
-    )
+    wanted = [EffectRequest(EffectKind.INVALIDATION_MANIFEST, request_id)]
+    effects_enqueue(effect_requests=wanted, request_id=request_id, request_epoch=request_epoch)
 
 
 _RENEW = """

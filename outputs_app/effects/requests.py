@@ -86,13 +86,6 @@ def effects_enqueue(*, effect_requests: Iterable[EffectRequest], request_id: uui
     return {key: found[key] for key in wanted}
 
 
-def effect_enqueue(effect_request: EffectRequest, *, request_id: uuid.UUID, request_epoch: int) -> Effect:
-    """One of them."""
-    return effects_enqueue(effect_requests=[effect_request], request_id=request_id, request_epoch=request_epoch)[
-        effect_request.key
-    ]
-
-
 def effects_widen(*, units: Mapping[uuid.UUID, Sequence[int]], request_epoch: int) -> frozenset[uuid.UUID]:
     """Block -> units that are done: have them registered and protected with others of their blocks. Returns for which that is so.
 

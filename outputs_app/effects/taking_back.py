@@ -25,7 +25,7 @@ from outputs_app.effects.handler import (
     unit_files,
 )
 from outputs_app.effects.invalidation import former_run_out, invalidation_manifest
-from outputs_app.effects.requests import EffectRequest, effect_enqueue
+from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.effects.time_slices import TimeSlice, lease_end, still_claimed
 from outputs_app.models import (
     BlockStatus,
@@ -180,7 +180,7 @@ def _record_invalidated(effect: Effect, result: Result) -> None:
     has_no_owner = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
     if has_no_owner:  # the other owner was taken back at the same time, and kept it for us
         again = EffectRequest(EffectKind.DBS_INVALIDATE, f"{dataset.pk}:again", payload={"dataset_id": dataset.pk})
-        effect_enqueue(again, request_id=effect.request_id, request_epoch=effect.epoch)
+        effects_enqueue(effect_requests=[again], request_id=effect.request_id, request_epoch=effect.epoch)
 
 
 @handles(EffectKind.DBS_INVALIDATE, _record_invalidated)

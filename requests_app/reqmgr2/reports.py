@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from outputs_app.effects.requests import EffectRequest, effect_enqueue
+from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.models import REPORTS, Effect, EffectKind, EffectState
 from requests_app.models import ReqMgr2Request, Request, RequestStatus
 from wms2.conf import conf
@@ -81,5 +81,6 @@ def _ask(request: Request, kind: EffectKind, of: str, payload: dict[str, Any]) -
         return
     under_way = Effect.objects.filter(request=request, kind__in=REPORTS, state__in=(EffectState.PENDING, EffectState.CLAIMED))
     after = list(under_way.exclude(key=f"{kind}:{of}").values_list("key", flat=True))
-    effect_enqueue(EffectRequest(kind, of, after, payload=payload), request_id=request.pk, request_epoch=request.epoch)
+    wanted = [EffectRequest(kind, of, after, payload=payload)]
+    effects_enqueue(effect_requests=wanted, request_id=request.pk, request_epoch=request.epoch)
     notify(RUN_EFFECTS)
