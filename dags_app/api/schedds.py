@@ -38,8 +38,8 @@ DirectoryEvidenceSerializer = answer(
 )  # fmt: skip
 LostDagSerializer = answer(
     "LostDag", LostDag, "One DAG at the schedd.",
-    "dag_id=dag.pk", "request_name", "dag.dagman_cluster_id", "affected", "why", "dag.missing_since", "dag.unanswered_since",
-    "dag.suspected_at", "directory",
+    "dag_id=dag.pk", "request_name=dag.workflow.request_id", "dag.dagman_cluster_id", "affected", "why", "dag.missing_since",
+    "dag.unanswered_since", "dag.suspected_at", "directory",
     affected="a confirmation now would give it up",
 )  # fmt: skip
 LossesSerializer = answer(

@@ -211,7 +211,6 @@ class LostDag(NamedTuple):
     """One DAG at the schedd: where it stands, in words, and what lies in its directory."""
 
     dag: DAG
-    request_name: str
     affected: bool  # by a confirmation now
     why: str
     directory: DirectoryEvidence
@@ -245,7 +244,7 @@ class LostQueue(NamedTuple):
         else:
             says = f"; {schedd.collector_says}" if schedd.collector_says else ""
             said.append(f"It has been silent since {exact(schedd.unreachable_since)} ({self.silent_seconds:.0f} s){says}.")
-        return said + [f"{row.request_name}: {row.why}; {', '.join(row.directory.words())}." for row in self.affected]
+        return said + [f"{row.dag.workflow.request_id}: {row.why}; {', '.join(row.directory.words())}." for row in self.affected]
 
 
 def lost_queue_of(schedd: Schedd) -> LostQueue:
@@ -289,15 +288,14 @@ def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> LostQueue
 
 
 def _judged(dag: DAG, found: DirectoryEvidence, gone: bool) -> LostDag:
-    name = str(dag.workflow.request_id)
     if dag.suspected_at is not None:
-        return LostDag(dag, name, True, missing_sentence(dag), found)
+        return LostDag(dag, True, missing_sentence(dag), found)
     job = f"DAGMan job {dag.dagman_cluster_id}" if dag.dagman_cluster_id else f"a submission with fence {dag.fence}"
     if gone:
-        return LostDag(dag, name, True, f"{job}, seen last at {exact(dag.seen_at)}", found)
+        return LostDag(dag, True, f"{job}, seen last at {exact(dag.seen_at)}", found)
     if dag.missing_since is not None:
-        return LostDag(dag, name, False, f"{job} missing since {exact(dag.missing_since)}; how it ended is looked for", found)
-    return LostDag(dag, name, False, f"{job}, seen last at {exact(dag.seen_at)}; nothing speaks for its loss", found)
+        return LostDag(dag, False, f"{job} missing since {exact(dag.missing_since)}; how it ended is looked for", found)
+    return LostDag(dag, False, f"{job}, seen last at {exact(dag.seen_at)}; nothing speaks for its loss", found)
 
 
 def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag]) -> str:

@@ -331,7 +331,7 @@ def test_without_evidence_the_button_is_refused_and_the_refusal_is_audited(world
 def test_a_confirmed_loss_holds_the_request_and_a_release_plans_what_is_left(world: World) -> None:
     request, job = suspected(world)
     found = lost_queue_of(schedd())
-    assert [row.request_name for row in found.affected] == [request.request_name]
+    assert [row.dag.workflow.request_id for row in found.affected] == [request.request_name]
     assert "status file: 1 of 3 units done" in " ".join(found.words())
     for _ in range(2):
         schedd_confirm_lost(schedd=schedd(), **BY)
