@@ -84,7 +84,6 @@ class AttemptReportView(ApiView):
 
     serializer_class = AttemptReportSerializer
 
-    @extend_schema(responses={200: AttemptReportSerializer})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> Response:
         """As the job wrote it; ``problem`` says why there is none."""
         return Response(self.get_serializer(_found(attempts.attempt_report, pk, unit, node, attempt, job_id)).data)
@@ -95,7 +94,6 @@ class AttemptJobAdView(ApiView):
 
     serializer_class = AttemptAdsSerializer
 
-    @extend_schema(responses={200: AttemptAdsSerializer})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> Response:
         """The job's and the machine's ad as the job saw them, and the job's events."""
         return Response(self.get_serializer(_found(attempts.attempt_ads, pk, unit, node, attempt, job_id)).data)
@@ -106,7 +104,6 @@ class AttemptLogsView(ApiView):
 
     serializer_class = AttemptLogsSerializer
 
-    @extend_schema(responses={200: AttemptLogsSerializer})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> Response:
         """What is in them; ``problem`` says why nothing is."""
         job = (pk, unit, node, attempt, job_id)

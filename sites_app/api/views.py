@@ -90,7 +90,6 @@ class SiteView(ApiView):
     serializer_class = SiteSerializer
     versioned: ClassVar[frozenset[str]] = frozenset({"get", "patch"})
 
-    @extend_schema(responses={200: SiteSerializer})
     def get(self, request: Request, pk: str) -> Response:
         """With its storage, its bans in force, and its slots as the collector reported them."""
         site = get_object_or_404(sites_shown(), pk=pk)
