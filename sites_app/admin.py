@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from django.contrib import admin
 from django.db.models import Prefetch
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -25,7 +24,7 @@ from sites_app.models import (
     SystemicAlert,
 )
 from sites_app.schedds import birthdate_text
-from wms2.admin import badge_column, rows_admin, since_column
+from wms2.admin import badge_column, rows_admin, said_column, since_column
 from wms2.admin.actions import buttons
 from wms2.admin.shown import EMPTY, UserColumn
 from wms2.web.formatting import number
@@ -33,12 +32,6 @@ from wms2.web.formatting import number
 
 def _birthdate(name: str, row: Any) -> str:
     return birthdate_text(getattr(row, name))
-
-
-@admin.display(description="DAGMans")
-def dagmans(row: Schedd) -> str:
-    """Ours that run, and how many it may run."""
-    return f"{row.dagmans_running} of {row.max_dagman_slots}"
 
 
 def _closed(site: Any, user: Any) -> Any:
@@ -92,8 +85,10 @@ rows_admin(
 
 rows_admin(
     Schedd, "name", "state", badge_column("health", since="health_since"), since_column("unreachable_since", "silent since"),
-    "last_error", dagmans, "pool", "last_answer_at", since_column("unlisted_since", "not in the collector since"),
-    "health_reason", "onboarding", filters=("state", "health", "pool"),
+    "last_error",
+    said_column("dagmans", "DAGMans", lambda row: f"{row.dagmans_running} of {row.max_dagman_slots}"),  # ours; how many may run
+    "pool", "last_answer_at", since_column("unlisted_since", "not in the collector since"), "health_reason", "onboarding",
+    filters=("state", "health", "pool"),
     in_words={
         "job_queue_birthdate": partial(_birthdate, "job_queue_birthdate"),
         "duty_cycle": lambda row: EMPTY if row.duty_cycle is None else number(row.duty_cycle),

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from dags_app.counts import jobs_by_site
 from dags_app.models import DAG, DAGHistory, Leftover, SiteJob, SizingDecision, StepMeasurement, WorkUnit, WorkUnitClaim
 from sites_app.schedds import birthdate_text
-from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
+from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, said_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, json_shown, short
 from wms2.web.formatting import ago
@@ -21,8 +21,15 @@ class DAGAdmin(ReadOnlyAdmin):
     """DAG submissions, newest first."""
 
     list_display = (
-        "short_id", badge_column("status"), link_column("workflow"), "units", "nodes", "counted",
-        since_column("submitted_at", "submitted"), since_column("completed_at", "ended"), link_column("schedd"), "dagman_job",
+        said_column("short_id", "id", lambda row: short(row.pk)), badge_column("status"), link_column("workflow"),
+        said_column("units", "units done", lambda row: f"{row.units_done} of {row.total_work_units}"),
+        # of node jobs in the queue
+        said_column("nodes", "jobs idle, running, held", lambda row: f"{row.nodes_idle}, {row.nodes_running}, {row.nodes_held}"),
+        # when the schedd's answer had its node jobs last
+        said_column("counted", "jobs counted", lambda row: ago(row.seen_at) if row.seen_at else EMPTY),
+        since_column("submitted_at", "submitted"), since_column("completed_at", "ended"), link_column("schedd"),
+        # its cluster in the schedd's queue
+        said_column("dagman_job", "DAGMan job", lambda row: row.dagman_cluster_id or EMPTY),
     )  # fmt: skip
     list_filter = ("status", "kind", "schedd")
     exact_search: ClassVar = {**OF_REQUEST, "pk": "a DAG's id", "dagman_cluster_id": "a DAGMan cluster"}
@@ -30,31 +37,6 @@ class DAGAdmin(ReadOnlyAdmin):
     ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
 
     in_words: ClassVar = {"queue_birthdate": lambda row: birthdate_text(row.queue_birthdate)}
-
-    @admin.display(description="id")
-    def short_id(self, row: Any) -> Any:
-        """Its beginning."""
-        return short(row.pk)
-
-    @admin.display(description="units done")
-    def units(self, row: Any) -> str:
-        """Of how many."""
-        return f"{row.units_done} of {row.total_work_units}"
-
-    @admin.display(description="jobs idle, running, held")
-    def nodes(self, row: Any) -> str:
-        """Node jobs in the queue."""
-        return f"{row.nodes_idle}, {row.nodes_running}, {row.nodes_held}"
-
-    @admin.display(description="DAGMan job")
-    def dagman_job(self, row: Any) -> str:
-        """Its cluster in the schedd's queue."""
-        return row.dagman_cluster_id or EMPTY
-
-    @admin.display(description="jobs counted")
-    def counted(self, row: Any) -> str:
-        """When the schedd's answer had its node jobs last."""
-        return ago(row.seen_at) if row.seen_at else EMPTY
 
     @admin.display(description="jobs by site, ended ones of its round")
     def sites(self, row: Any) -> Any:

@@ -6,4 +6,4 @@ Does not own: what an operation does or whom it concerns; each app declares its 
 
 from wms2.admin import people, rows
 from wms2.admin.readonly import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin
-from wms2.admin.shown import badge_column, link_column, since_column
+from wms2.admin.shown import badge_column, link_column, said_column, since_column
