@@ -9,7 +9,9 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import structlog
@@ -219,20 +221,16 @@ def cases_late() -> QuerySet[IntegrityCase]:
 
 def cases_remind() -> dict[str, str]:
     """What there is to say of each site with late cases: how many are open there, how old; site -> words."""
-    now, due = clock.now(), list(cases_late().values_list("site", flat=True).distinct().order_by("site"))
-    if not due:
-        return {}
-    numbers: dict[str, dict[str, int]] = defaultdict(dict)
-    since: dict[str, datetime] = {}
-    for site, prognosis, number, first in cases_open_counts("site", "prognosis"):
-        numbers[site][prognosis] = number
-        since[site] = min(since.get(site, first), first)
+    now, due = clock.now(), set(cases_late().values_list("site", flat=True).distinct())
     words: dict[str, str] = {}
-    for site in due:
-        number = counted(sum(numbers[site].values()), "integrity case")
-        oldest = duration((now - since[site]).total_seconds())
-        log.warning("integrity cases wait", site=site or "none", cases=number, prognoses=numbers[site], oldest=oldest)
-        words[site] = f"{number} at {site or 'no site'}, the oldest open for {oldest}"
+    for site, rows in groupby(cases_open_counts("site", "prognosis") if due else (), itemgetter(0)):
+        if site in due:
+            found = list(rows)
+            prognoses = {prognosis: number for _, prognosis, number, _ in found}
+            number = counted(sum(prognoses.values()), "integrity case")
+            oldest = duration((now - min(since for *_, since in found)).total_seconds())
+            log.warning("integrity cases wait", site=site or "none", cases=number, prognoses=prognoses, oldest=oldest)
+            words[site] = f"{number} at {site or 'no site'}, the oldest open for {oldest}"
     return words
 
 
