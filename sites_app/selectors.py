@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -15,10 +17,8 @@ from wms2.errors import FieldRefused
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
     """RSE -> the sites that read it (CRIC's many-to-many mapping)."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for rse, site in SiteRse.objects.order_by("rse", "site_id").values_list("rse", "site_id"):
-        found[rse].append(site)
-    return {rse: tuple(sites) for rse, sites in found.items()}
+    pairs = SiteRse.objects.order_by("rse", "site_id").values_list("rse", "site_id")
+    return {rse: tuple(site for _, site in some) for rse, some in groupby(pairs, itemgetter(0))}
 
 
 def known_site_names() -> frozenset[str]:
