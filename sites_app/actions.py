@@ -217,7 +217,7 @@ POOL_ADD = Action(
 
 def _pool_state_action(name: str, label: str, state: PoolState, does: str, inverse: str) -> Action:
     return Action(
-        name, label, does, partial(pools.pool_change_state, state=state), refused=partial(pools.state_refused, state=state),
+        name, label, does, partial(pools.pool_change_state, state=state), refused=partial(state_refused, state=state),
         repeated=lambda pool, actor, given: pool.state == state, path=name, inverse=inverse,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from django.db.models.functions import Coalesce
 
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Pool, PoolSite, PoolState, Schedd, ScheddState, Site
-from sites_app.schedds import as_configured
+from sites_app.schedds import as_configured, state_refused
 from sites_app.services import written
 from wms2.actions import applies
 from wms2.adapters import factory
@@ -125,11 +125,6 @@ def _sum_up() -> None:
 
 
 # --- what operators change
-
-
-def state_refused(pool: Pool, state: PoolState) -> str:
-    """Why the pool cannot be given this state; empty if it can."""
-    return f"It is {state.label.lower()} already." if pool.state == state else ""
 
 
 def pool_change_state(*, pool: Pool, state: PoolState, actor: str, reason: str) -> None:

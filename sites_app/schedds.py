@@ -12,7 +12,7 @@ from django.db import transaction
 from pydantic import TypeAdapter, ValidationError
 
 from sites_app.health import Rules, Signals, Verdict, judge
-from sites_app.models import BAD_HEALTH, Health, HealthChange, QueueChange, Schedd, ScheddState
+from sites_app.models import BAD_HEALTH, Health, HealthChange, Pool, PoolState, QueueChange, Schedd, ScheddState
 from sites_app.submit_roots import root_refused
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
@@ -46,12 +46,12 @@ def submit_roots() -> set[Path]:
     return {root for root in roots if not root_refused(root)}
 
 
-def state_refused(schedd: Schedd, state: ScheddState) -> str:
-    """Why the schedd cannot be given this state; empty if it can."""
-    if schedd.state == state:
+def state_refused(row: Pool | Schedd, state: PoolState | ScheddState) -> str:
+    """Why the pool or schedd cannot be given this state; empty if it can."""
+    if row.state == state:
         return f"It is {state.label.lower()} already."
-    if state is ScheddState.ENABLED and schedd.onboarded_at is None:
-        return f"Its checks have not passed ({schedd.onboarding or 'they were not started'}); start them with Check."
+    if isinstance(row, Schedd) and state is ScheddState.ENABLED and row.onboarded_at is None:
+        return f"Its checks have not passed ({row.onboarding or 'they were not started'}); start them with Check."
     return ""
 
 
