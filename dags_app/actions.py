@@ -169,12 +169,8 @@ def _values(row: FailureRule) -> Mapping[str, Any]:
     return {one.name: getattr(row, one.name) for one in _RULE}
 
 
-def _change(row: FailureRule, actor: str, reason: str, **values: Any) -> None:
-    failure_rule_change(row=row, values=values, actor=actor, reason=reason)
-
-
 def _add(row: FailureRule, actor: str, reason: str, **values: Any) -> None:
-    failure_rule_add(values=values, actor=actor, reason=reason)
+    failure_rule_add(actor=actor, reason=reason, **values)
 
 
 def _rule_action(name: str, label: str, does: str, service: Any, **more: Any) -> Action:
@@ -188,7 +184,7 @@ declare(
         lambda row: (row.updated_at.isoformat(), "on" if row.enabled else "off"),
     ),
     _rule_action(
-        "change", "Change", "The rule becomes the operators': later releases leave it alone.", _change,
+        "change", "Change", "The rule becomes the operators': later releases leave it alone.", failure_rule_change,
         fields=_RULE, initial=_values, single=True, inverse="change",
     ),
     _rule_action(

@@ -39,7 +39,7 @@ def failure_rule_problem(row: FailureRule) -> str:
     return rule_of(row).problem()
 
 
-def failure_rule_add(*, values: Mapping[str, Any], actor: str, reason: str) -> FailureRule:
+def failure_rule_add(*, actor: str, reason: str, **values: Any) -> FailureRule:
     """A rule of the operators' own.
 
     Raises:
@@ -50,7 +50,7 @@ def failure_rule_add(*, values: Mapping[str, Any], actor: str, reason: str) -> F
     return row
 
 
-def failure_rule_change(*, row: FailureRule, values: Mapping[str, Any], actor: str, reason: str) -> None:
+def failure_rule_change(*, row: FailureRule, actor: str, reason: str, **values: Any) -> None:
     """Change a rule. A shipped one becomes the operators': later releases leave it alone.
 
     Raises:

@@ -51,7 +51,7 @@ def last_audit() -> AuditEntry:
 
 
 def test_a_rule_of_our_own_is_audited(rules: None) -> None:
-    row = services.failure_rule_add(values=VALUES, actor="olga", reason="seen it before")
+    row = services.failure_rule_add(**VALUES, actor="olga", reason="seen it before")
     assert (row.source, row.enabled) == ("operator", True)
     entry = last_audit()
     assert (entry.action, entry.target, entry.actor, entry.outcome) == ("failure_rule_add", "our-8001", "olga", "done")
@@ -61,7 +61,7 @@ def test_a_rule_of_our_own_is_audited(rules: None) -> None:
 def test_a_shipped_rule_that_is_changed_is_the_operators_until_it_is_taken_back(rules: None) -> None:
     row = FailureRule.objects.get(name="cms-8021")
     values = {name: getattr(row, name) for name in services.FIELDS} | {"action": "retry"}
-    services.failure_rule_change(row=row, values=values, actor="olga", reason="files are fine")
+    services.failure_rule_change(row=row, **values, actor="olga", reason="files are fine")
     failure_rules_load()
     row.refresh_from_db()
     assert (row.action, row.source) == ("retry", "operator")
@@ -83,7 +83,7 @@ def test_a_rule_that_cannot_be_used_is_refused_and_the_refusal_audited(
 ) -> None:
     count = FailureRule.objects.count()
     with pytest.raises(ConfigurationError, match=problem):
-        services.failure_rule_add(values=VALUES | changes, actor="olga", reason="r")
+        services.failure_rule_add(**VALUES | changes, actor="olga", reason="r")
     assert FailureRule.objects.count() == count
     assert last_audit().outcome == "refused"
 
@@ -94,7 +94,7 @@ CARELESS = (r"(\w+\s?)+: fatal", r"(x+x+)+y", r"([0-9]+)*#")
 @pytest.mark.parametrize("text", CARELESS)
 def test_an_expression_that_goes_back_and_forth_is_refused(rules: None, text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"message: .* takes too long on messages that do not match"):
-        services.failure_rule_add(values=VALUES | {"message": text}, actor="olga", reason="r")
+        services.failure_rule_add(**VALUES | {"message": text}, actor="olga", reason="r")
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_an_expression_that_goes_back_and_forth_is_refused(rules: None, text: st
 )  # fmt: skip
 def test_an_expression_that_submit_hosts_cannot_read_is_refused(rules: None, text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
-        services.failure_rule_add(values=VALUES | {"message": text}, actor="olga", reason="r")
+        services.failure_rule_add(**VALUES | {"message": text}, actor="olga", reason="r")
 
 
 def test_an_expression_of_good_will_is_taken(rules: None) -> None:
-    services.failure_rule_add(values=VALUES | {"message": r"[+*]\+[*+]+ (?i:fatal) .*: (?=x)"}, actor="olga", reason="it is none")
+    services.failure_rule_add(**VALUES | {"message": r"[+*]\+[*+]+ (?i:fatal) .*: (?=x)"}, actor="olga", reason="it is none")
 
 
 def test_a_careless_rule_of_a_former_release_ends_no_trial_and_can_be_switched_off(recorded: DAG) -> None:
     FailureSample.objects.update(message="Fatal exception while reading the file of the site that")
-    row = services.failure_rule_add(values=VALUES | {"site": ""}, actor="olga", reason="r")
+    row = services.failure_rule_add(**VALUES | {"site": ""}, actor="olga", reason="r")
     FailureRule.objects.filter(pk=row.pk).update(message=CARELESS[0], order=1)
     found = rules_try()
     assert (len(found), found.given_up) == (3, (CARELESS[0],))
@@ -164,7 +164,7 @@ def test_a_rule_is_switched_off_and_on_and_only_ours_are_taken_back(rules: None)
 
 def test_the_rules_in_force_are_tried_on_recorded_failures(recorded: DAG) -> None:
     assert [trial.changed for trial in rules_try()] == [False, False, False]
-    services.failure_rule_add(values=VALUES, actor="olga", reason="r")
+    services.failure_rule_add(**VALUES, actor="olga", reason="r")
     changed = [trial for trial in rules_try() if trial.changed]
     assert [(trial.sample.job_id, trial.verdict.rule, trial.verdict.category) for trial in changed] == [
         ("1.0", "our-8001", "permanent")
@@ -172,7 +172,7 @@ def test_the_rules_in_force_are_tried_on_recorded_failures(recorded: DAG) -> Non
 
 
 def test_a_rule_is_tried_before_it_is_switched_on(recorded: DAG) -> None:
-    row = services.failure_rule_add(values=VALUES, actor="olga", reason="r")
+    row = services.failure_rule_add(**VALUES, actor="olga", reason="r")
     services.failure_rule_enable(row=row, enabled=False, actor="olga", reason="not yet")
     assert [trial.changed for trial in rules_try()] == [False, False, False]
     assert [trial.sample.job_id for trial in rules_try(tried=row)] == ["1.0"]
@@ -191,7 +191,7 @@ def test_classify_failure_uses_the_rules_of_the_database_or_the_shipped_ones(tmp
     report.write_text(
         '<FrameworkJobReport><FrameworkError ExitStatus="8001" Type="X">it broke</FrameworkError></FrameworkJobReport>'
     )
-    services.failure_rule_add(values=VALUES | {"site": ""}, actor="olga", reason="r")
+    services.failure_rule_add(**VALUES | {"site": ""}, actor="olga", reason="r")
     assert classified("--report", str(report))["rule"] == "our-8001"
     assert classified("--report", str(report), "--shipped") == {
         "category": "transient", "code": 8001, "action": "retry", "bad_input_files": [], "rule": "cms-8001",

@@ -303,11 +303,11 @@ def rule_say(word: str) -> str:
     """
     row = FailureRule.objects.filter(name=OWN_RULE).first()
     if row is None:
-        failure_rules.failure_rule_add(values=_RULE, **BY)
+        failure_rules.failure_rule_add(**_RULE, **BY)
         return "failure_rule_add"
     if word == "change":
         values = {**_RULE, "cooloff_seconds": (row.cooloff_seconds or 0) + 60}
-        failure_rules.failure_rule_change(row=row, values=values, **BY)
+        failure_rules.failure_rule_change(row=row, **values, **BY)
         return "failure_rule_change"
     if word == "remove":
         failure_rules.failure_rule_take_back(row=row, **BY)
