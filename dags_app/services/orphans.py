@@ -8,7 +8,7 @@ only when an operator says so.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -93,9 +93,8 @@ def orphans_ask(schedd: Schedd, known: Collection[str]) -> list[OrphanJobs] | No
         return None
 
 
-def orphans_report(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, fenced: Fenced) -> None:
+def orphans_report(*, schedd: Schedd, found: Sequence[OrphanJobs], now: datetime, fenced: Fenced) -> None:
     """Write down what a schedd has answered."""
-    found = list(found)
     unplaced = _unplaced(each.dag_id for each in found)
     found = [each for each in found if each.dag_id not in unplaced]
     rows = _of(DAG.objects.all(), (each.dag_id for each in found))
