@@ -35,7 +35,7 @@ from wms2.adapters import caller, factory
 from wms2.adapters.caller import HeldLease, working_under
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.htcondor_ads import LIMITS
-from wms2.adapters.types import FoundDag, ScheddFacts
+from wms2.adapters.types import HistoryAd, ScheddFacts
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, LeaseLost, ServiceRejected, Wms2Error
@@ -245,7 +245,7 @@ def _follow(row: Onboarding) -> None:
         elif proved_absent(row):
             _end(row, f"neither queue nor history of {row.schedd.name} know it")
     elif found.history is not None:
-        _read(row, found)
+        _read(row, found.history)
     elif _over(row):
         condor.remove(found.cluster, "the canary has had its time", str(row.pk))
     else:
@@ -283,18 +283,18 @@ def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     log.info("canary submitted", schedd=row.schedd.name, dag_id=str(row.pk), cluster=cluster)
 
 
-def _read(row: Onboarding, found: FoundDag) -> None:
+def _read(row: Onboarding, history: HistoryAd) -> None:
     """It counts when DAGMan has ended well, its files are here, and the job's answer came back through them."""
-    place, history = Path(row.directory), found.history
+    place = Path(row.directory)
     seen_here = (place / f"{OUTER}.metrics").is_file()
-    if history is not None and history.exit_code == 0 and seen_here and tail_text(place / ANSWER, 1).strip() == str(row.pk):
+    if history.exit_code == 0 and seen_here and tail_text(place / ANSWER, 1).strip() == str(row.pk):
         root_mark(Path(row.schedd.submit_root))
         row.checks = [*row.checks, _answer("spread of landings", True, _spread(row, place))]
         _end(row, "")
         shutil.rmtree(place, ignore_errors=True)
         return
-    why = f"its DAGMan ended with {history.exit_code if history else None}"
-    if history is not None and history.remove_reason:
+    why = f"its DAGMan ended with {history.exit_code}"
+    if history.remove_reason:
         why = f"removed: {history.remove_reason}"
     elif not seen_here:
         why += ", and what it wrote is not to be seen here: is the directory on a file system that the schedd shares?"
