@@ -9,7 +9,7 @@ from django.db.models import Prefetch
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from sites_app.bans import bans_active, by_whom
+from sites_app.bans import bans_active
 from sites_app.models import (
     HealthChange,
     Onboarding,
@@ -24,6 +24,7 @@ from sites_app.models import (
     SystemicAlert,
 )
 from sites_app.schedds import birthdate_text
+from sites_app.services import ban_words, closed_words
 from wms2.admin import badge_column, rows_admin, said_column, since_column
 from wms2.admin.actions import buttons
 from wms2.admin.shown import EMPTY, UserColumn
@@ -38,12 +39,10 @@ def _closed(site: Any, user: Any) -> Any:
     """By a status or a ban, by whom, why and until when; with what opens it again, for users who may do that."""
     lines = []
     if site.status != SiteStatus.ENABLED:
-        words = f"{site.get_status_display().lower()}{by_whom(site.status_actor, site.drain_until)}: {site.status_reason}"
-        lines.append((words, _links(user, site, "enable")))
+        lines.append((closed_words(site), _links(user, site, "enable")))
     for ban in site.active_bans:
         whom = "for all" if ban.workflow is None else f"for {ban.workflow.request_id}"
-        words = f"banned {whom}{by_whom(ban.created_by, ban.expires_at)}: {ban.reason}"
-        lines.append((words, _links(user, ban, "lift")))
+        lines.append((f"banned {whom}{ban_words(ban)}", _links(user, ban, "lift")))
     return format_html_join(mark_safe("<br>"), "{}{}", lines) if lines else EMPTY
 
 

@@ -76,15 +76,15 @@ def sites_avoided(workflow_id: object) -> dict[str, str]:
 
 def _avoided(workflow_ids: Collection[object]) -> dict[object, dict[str, str]]:
     """For each workflow; two statements for all of them."""
-    common = {site.name: _closed(site) for site in sites_closed()}
+    common = {site.name: closed_words(site) for site in sites_closed()}
     found = {workflow_id: dict(common) for workflow_id in workflow_ids}
     ours = Q(workflow__in=[workflow_id for workflow_id in workflow_ids if workflow_id is not None])
     for ban in bans_active().filter(Q(workflow__isnull=True) | ours):
         if ban.workflow_id is not None:
-            found[ban.workflow_id][ban.site_id] = f"banned for this request{_ban(ban)}"
+            found[ban.workflow_id][ban.site_id] = f"banned for this request{ban_words(ban)}"
             continue
         for avoided in found.values():
-            avoided[ban.site_id] = f"banned for all{_ban(ban)}"
+            avoided[ban.site_id] = f"banned for all{ban_words(ban)}"
     return found
 
 
@@ -96,14 +96,16 @@ def sites_closed() -> QuerySet[Site]:
 
 def avoided_by_all(closed: Iterable[Site], bans: Iterable[SiteBan]) -> dict[str, str]:
     """Site -> why no request may land there, of ``sites_closed`` and of bans in force that were read."""
-    return {site.name: _closed(site) for site in closed} | {ban.site_id: f"banned for all{_ban(ban)}" for ban in bans}
+    return {site.name: closed_words(site) for site in closed} | {ban.site_id: f"banned for all{ban_words(ban)}" for ban in bans}
 
 
-def _closed(site: Site) -> str:
+def closed_words(site: Site) -> str:
+    """That a site takes no new work: by a status, by whom, until when and why."""
     return f"{site.get_status_display().lower()}{by_whom(site.status_actor, site.drain_until)}: {site.status_reason}"
 
 
-def _ban(ban: SiteBan) -> str:
+def ban_words(ban: SiteBan) -> str:
+    """By whom, until when and why, behind what it bans."""
     return f"{by_whom(ban.created_by, ban.expires_at)}: {ban.reason}"
 
 
