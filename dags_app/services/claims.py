@@ -96,9 +96,8 @@ def manifest_compare(*, unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifes
         _compare_files(unit, claims, manifest, wanted)
     else:
         _lumis_equal(unit, _claimed(claims, WorkUnitClaim.KIND_RUN_LUMIS), manifest)
-    for output in manifest.outputs:
-        if manifest.tells_pieces:
-            _compare_pieces(unit, claims, manifest, output)
+    for output in manifest.outputs if manifest.tells_pieces else ():
+        _compare_pieces(unit, claims, manifest, output)
 
 
 def _compare_generated(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest) -> None:

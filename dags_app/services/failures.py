@@ -218,9 +218,8 @@ def _note_unreadable(workflow_id: uuid.UUID, named: Iterable[tuple[str, FailureL
         key = (lfn, line.site[:100], line.fence or 0)
         if key not in found:
             found[key] = UnreadableInput(
-                workflow_id=workflow_id, lfn=lfn, site=key[1], fence=key[2], first_at=line.at, last_at=line.at, code=line.code
+                workflow_id=workflow_id, lfn=lfn, site=key[1], fence=key[2], first_at=line.at, last_at=line.at, not_sure=True
             )
-            found[key].not_sure = line.rule in NOT_SURE
         found[key].code, found[key].last_at = line.code, max(found[key].last_at, line.at)
         found[key].not_sure = found[key].not_sure and line.rule in NOT_SURE
     UnreadableInput.objects.bulk_create(
@@ -304,11 +303,7 @@ def site_failures(dag: DAG) -> dict[str, SiteFailures]:
     done = WorkUnit.objects.filter(round_id=dag.round_id, fence=dag.fence, state=WorkUnitState.DONE, site__in=failed)
     well = dict(done.order_by().values_list("site").annotate(jobs=Sum("jobs") + Count("id")))
     return {
-        site: SiteFailures(
-            attempts=len(each) + int(well.get(site, 0)),
-            against_site=sum(each),
-        )
-        for site, each in failed.items()
+        site: SiteFailures(attempts=len(each) + int(well.get(site, 0)), against_site=sum(each)) for site, each in failed.items()
     }
 
 

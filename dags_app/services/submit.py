@@ -139,12 +139,7 @@ def dag_submit(
         cluster = condor.submit_dag(
             Path(dag.submit_dir),
             Path(dag.dag_file_path).name,
-            {
-                "WMS2_Instance": dag.instance,
-                "WMS2_Request": request_name,
-                "WMS2_DagID": str(dag.pk),
-                "WMS2_Fence": dag.fence,
-            },
+            {"WMS2_Instance": dag.instance, "WMS2_Request": request_name, "WMS2_DagID": str(dag.pk), "WMS2_Fence": dag.fence},
             priority,
             begun,
             dag.merge_groups if dag.throttles else 0,
