@@ -29,6 +29,7 @@ from django.db.models.functions import Cast, Coalesce, Greatest
 
 from dags_app.models import DAG, IN_QUEUE, LIVE_DAG, WorkUnit, WorkUnitState
 from sites_app.models import Schedd, ScheddState
+from wms2.runtime.columns import rows_with
 
 
 class NumberAt(Func):
@@ -71,14 +72,7 @@ def dag_last(workflow_id: uuid.UUID) -> DAG | None:
 
 def dags_shown() -> QuerySet[DAG]:
     """DAGs with what a page shows of them; the workflow's large columns stay in the database."""
-    return DAG.objects.select_related("workflow", "round", "schedd").only(
-        *(field.name for field in DAG._meta.concrete_fields),
-        "workflow__id",
-        "workflow__request_id",
-        "round__id",
-        "round__index",
-        "schedd__last_answer_at",
-    )
+    return rows_with(DAG, "workflow__request_id", "round__index", "schedd__last_answer_at")
 
 
 def schedds_counted() -> QuerySet[Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from django.db.models import Count, F, Model, QuerySet
+from django.db.models import Count, F, QuerySet
 
 from outputs_app.models import (
     BlockWorkUnit,
@@ -18,22 +18,15 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
+from wms2.runtime.columns import rows_with
 
-Row = TypeVar("Row", bound=Model)
 #: States that only a person ends.
 STUCK = (EffectState.REFUSED, EffectState.DEAD)
 
 
-def shown(model: type[Row], *names: str) -> QuerySet[Row]:
-    """Rows with these columns of rows that belong to them, or all of these, by one statement; large ones stay in the database."""
-    others = {name.rpartition("__")[0] or name for name in names}
-    own = (field.name for field in model._meta.concrete_fields)
-    return model._default_manager.select_related(*others).only(*own, *names)
-
-
 def blocks_shown() -> QuerySet[ProcessingBlock]:
     """Blocks with their request's name."""
-    return shown(ProcessingBlock, "workflow__request_id")
+    return rows_with(ProcessingBlock, "workflow__request_id")
 
 
 def blocks_done_units(block_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, int]:
@@ -56,18 +49,18 @@ def block_source_rules(block: ProcessingBlock) -> dict[str, str]:
 
 def effects_shown() -> QuerySet[Effect]:
     """Effects with their request's name."""
-    return shown(Effect, "request__request_name")
+    return rows_with(Effect, "request__request_name")
 
 
 def datasets_shown() -> QuerySet[OutputDataset]:
     """Output datasets with their comparison and the names of their requests."""
-    return shown(OutputDataset, "workflow__request_id", "comparison")
+    return rows_with(OutputDataset, "workflow__request_id", "comparison")
 
 
 def drift_shown() -> QuerySet[Drift]:
     """Differences with their request's name, dataset and block."""
     block = ("block__dbs_block_name", "block__status", "block__tape_rule_id", "block__source_rule_id")
-    return shown(Drift, "request__request_name", "dataset__name", "dataset__state", *block)
+    return rows_with(Drift, "request__request_name", "dataset__name", "dataset__state", *block)
 
 
 def datasets_reported(request_id: uuid.UUID) -> list[int]:

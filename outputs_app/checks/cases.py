@@ -35,11 +35,11 @@ from outputs_app.models import (
     ProcessingBlock,
     StorageCheck,
 )
-from outputs_app.selectors import shown
 from sites_app.selectors import sites_by_rse
 from wms2.audit import audited
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
+from wms2.runtime.columns import rows_with
 from wms2.runtime.due import mark_due
 from wms2.web.formatting import counted, duration
 
@@ -58,7 +58,7 @@ _REPAIRS: dict[FindingKind, tuple[DriftKind, ...]] = {
 def cases_shown() -> QuerySet[IntegrityCase]:
     """Cases with the names of their requests and blocks."""
     names = ("block__dbs_block_name", "block__dataset_name", "block__workflow_id")
-    return shown(IntegrityCase, "request__request_name", "request__status", *names)
+    return rows_with(IntegrityCase, "request__request_name", "request__status", *names)
 
 
 def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
