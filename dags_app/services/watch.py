@@ -151,17 +151,12 @@ def schedd_observe(
         jobs_ended=sum(ended) if ended else None,
         longest_seconds=check.longest_seconds,
     )
-    seen = [
-        (
-            dag,
-            Seen(
-                _as_stored(mine[dag.pk], units[mine[dag.pk].cluster]), _with_waits(counted[str(dag.directory_id)], dag, check.at)
-            ),
-        )
-        for dag in check.live
-        if dag.pk in mine
-    ]
-    changed = {dag.pk: now for dag, now in seen if _differs(dag, now)}
+    changed = dict[uuid.UUID, Seen]()
+    for dag in check.live:
+        if (ad := mine.get(dag.pk)) is not None:
+            seen = Seen(_as_stored(ad, units[ad.cluster]), _with_waits(counted[str(dag.directory_id)], dag, check.at))
+            if _differs(dag, seen):
+                changed[dag.pk] = seen
     # a job that cannot be read; one that does not say whose it is goes by its number
     numbers = ((dag, answer.unread.get(int(dag.dagman_cluster_id))) for dag in check.live)
     unread = {dag.pk: job for dag, job in numbers if job is not None and job.dag_id in ("", str(dag.pk))}
