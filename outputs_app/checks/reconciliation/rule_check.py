@@ -101,9 +101,8 @@ def check_rules(since: str | None) -> RuleCheck:
     numbers = Counter(rule.state.value for rule in trouble) + Counter(unknown=len(unknown), gone=len(gone))
     # one that does not say which it is may be any of those that are not listed
     listed_still = Q(rule_id__in=[rule.rule_id for rule in trouble]) if "" in map(_id, listed[0].unread) else Q()
-    seen = Q(kind=K.RULE_TROUBLE) & listed_still | (Q(kind=K.RULE_UNKNOWN) | Q(kind=K.RULE_GONE, block=None)) & ~Q(
-        request_id__in=busy
-    )
+    at_rest = (Q(kind=K.RULE_UNKNOWN) | Q(kind=K.RULE_GONE, block=None)) & ~Q(request_id__in=busy)
+    seen = Q(kind=K.RULE_TROUBLE) & listed_still | at_rest
     # that a block's rule is there again is seen by the comparison of its dataset
     seen |= Q(kind=K.RULE_GONE, rule_id__in=[finding.rule_id for finding in gone])
     problem = "; ".join(filter(None, (*(rows.problem for rows in listed), on_blocks.problem)))

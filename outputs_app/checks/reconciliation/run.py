@@ -229,11 +229,8 @@ class Run:
     def _end(self, problem: str) -> None:
         """Once more after the interval, as long as blocks of the dataset change; at once if it was asked for meanwhile."""
         comparison, now, settings = self._comparison, clock.now(), conf()
-        goes_on = comparison.dataset is None or (
-            ProcessingBlock.objects.filter(
-                dataset=comparison.dataset, updated_at__gt=now - timedelta(days=_UNCHANGED_DAYS)
-            ).exists()
-        )
+        changed = ProcessingBlock.objects.filter(updated_at__gt=now - timedelta(days=_UNCHANGED_DAYS))
+        goes_on = comparison.dataset is None or changed.filter(dataset=comparison.dataset).exists()
         due_at = now + timedelta(hours=settings.reconcile_hours) if settings.reconcile_hours and goes_on else None
         ended = {"begun_at": None, "ended_at": now, "claim_expires_at": None, "last_error": problem}
         if not self._mine().filter(asked_at__gt=comparison.begun_at).update(**ended, due_at=now):
