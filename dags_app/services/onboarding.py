@@ -162,9 +162,8 @@ def _owner(schedd: Schedd, facts: ScheddFacts) -> str:
     """As whom it takes our submissions. Jobs of a former owner would be known no more, and submitted again."""
     owner, former = facts.about.owner, schedd.owner
     if former and owner != former:
-        dags = DAG.objects.filter(
-            Q(status__in=LIVE_DAG) | Q(lost_confirmed_at__isnull=False, lost_settled_at=None), schedd=schedd
-        )
+        may_run = Q(status__in=LIVE_DAG) | Q(lost_confirmed_at__isnull=False, lost_settled_at=None)
+        dags = DAG.objects.filter(may_run, schedd=schedd)
         if left := dags.count() + SiteJob.objects.filter(schedd=schedd, state__in=LIVE_SITE_JOB).count():
             raise CheckFailed(
                 f"jobs would be {owner}'s by now, and {left} DAGs and site jobs there are {former}'s: bring back the former"
@@ -195,10 +194,8 @@ def _refuse_others(place: Path) -> None:
     if root_instance(place):
         raise CheckFailed(root_refused(place))
     names = {path.name for path in place.iterdir() if not path.name.startswith(".")} - RESERVED
-    others = names - set(
-        DAG.objects.filter(workflow__request__request_name__in=names).values_list("workflow__request__request_name", flat=True)
-    )
-    if others:
+    ours = DAG.objects.filter(workflow__request_id__in=names).values_list("workflow__request_id", flat=True)
+    if others := names - set(ours):
         raise CheckFailed(
             f"{place} holds what is not WMS2's, e.g. {min(others)}: give the schedd a directory of its own, or, if all of it is"
             f" WMS2's, write {conf().instance} into {place / MARKER} and check again"
