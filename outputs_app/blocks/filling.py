@@ -208,8 +208,7 @@ FROM processing_blocks block WHERE workflow_id = %(workflow)s AND status = %(ope
 def _timed(workflow_id: uuid.UUID, limits: BlockLimits, *, counted: bool = False) -> list[_Timed]:
     """All of them; ``counted``: whether their files are enough is counted, which costs most."""
     values: dict[str, Any] = {
-        "counted": counted, "max_files": limits.max_files, "max_events": limits.max_events, "max_lumis": limits.max_lumis,
-        "max_bytes": limits.max_bytes, "wait": timedelta(seconds=limits.max_wait_seconds), "workflow": workflow_id,
+        **limits._asdict(), "counted": counted, "wait": timedelta(seconds=limits.max_wait_seconds), "workflow": workflow_id,
         "open": BlockStatus.OPEN,
     }  # fmt: skip
     return [_Timed(*row) for row in sql_rows(_TIMED, values)]
