@@ -273,21 +273,20 @@ def _jobs_by_dag(groups: Iterable[JobGroup]) -> defaultdict[str, dict[str, Any]]
 def _with_waits(jobs: dict[str, Any], dag: DAG, now: datetime) -> dict[str, Any]:
     """With the sites where some wait and none runs, each since when that is so without a break (``waits``)."""
     before = mapping(mapping(dag.jobs).get("waits"))
-    waits = {
-        site: before.get(site, now.isoformat())
-        for site, states in jobs.get("sites", {}).items()
-        if states.get(JOB_IDLE) and not states.get(JOB_RUNNING)
-    }
+    waits = {site: before.get(site, now.isoformat()) for site in _waiting(jobs.get("sites", {}))}
     return {**jobs, "waits": waits} if waits else jobs
+
+
+def _waiting(sites: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Where some wait and none runs."""
+    return [site for site, states in sites.items() if states.get(JOB_IDLE) and not states.get(JOB_RUNNING)]
 
 
 def sites_quiet(jobs: Mapping[str, Any]) -> set[str]:
     """Of a DAG's jobs as its row has them, sites where some wait and none runs; none as long as nothing runs anywhere: then there
     is no room at all."""
     sites: Mapping[str, Mapping[str, int]] = jobs.get("sites", {})
-    if not any(states.get(JOB_RUNNING) for states in sites.values()):
-        return set()
-    return {site for site, states in sites.items() if states.get(JOB_IDLE) and not states.get(JOB_RUNNING)}
+    return set(_waiting(sites)) if any(states.get(JOB_RUNNING) for states in sites.values()) else set()
 
 
 def _differs(dag: DAG, now: Seen) -> bool:
