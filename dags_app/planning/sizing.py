@@ -1,5 +1,5 @@
-"""What jobs ask of a slot: the memory window (spec 5.2), estimates of wall time, disk and output bytes; and what each submission
-of a DAG brings anew: the memory its jobs ask for, and how their steps run (spec 5.3, 5.5; docs/adr/0009).
+"""What jobs ask of a slot: estimates of wall time, disk and output bytes; and what each submission of a DAG brings anew: the
+memory its jobs ask for, and how their steps run (spec 5.3, 5.5; docs/adr/0009).
 
 Pure arithmetic over the request's hints; measured sizes of earlier rounds come in as arguments. Memory in MB, disk in KB
 (what ``request_disk`` takes), wall time in whole minutes (what ``MaxWallTimeMins`` takes).
@@ -28,7 +28,6 @@ from dags_app.planning.specs import (
     WorkflowSpec,
     WorkUnitSpec,
 )
-from wms2.errors import PlanningRefused
 
 #: Scratch that every payload job needs beside its data: sandbox, logs, job reports, conditions cache.
 BASE_DISK_KB = 524_288
@@ -47,31 +46,6 @@ class SlotRequest(NamedTuple):  # a tuple: there is one for each job
 
     disk_kb: int
     wall_minutes: int
-
-
-def memory_window(
-    *, memory_mb: Iterable[int], cores: Iterable[int], default_memory_per_core_mb: int, max_memory_per_core_mb: int
-) -> tuple[int, int]:
-    """Cores and memory of a job out of what the request and its steps name (spec 5.2; docs/design/model.md, Sizes).
-
-    Args:
-        memory_mb: every ``Memory`` that applies: of the steps that set one, else the request's own.
-        cores: every ``Multicore`` that applies, likewise.
-
-    Returns:
-        (cores, memory_mb): each the maximum over the steps; memory at least the default per core.
-
-    Raises:
-        PlanningRefused: more memory per core than sites offer.
-    """
-    job_cores, asked_mb = max(cores), max(memory_mb)
-    if asked_mb > max_memory_per_core_mb * job_cores:
-        needed_cores = -(-asked_mb // max_memory_per_core_mb)
-        raise PlanningRefused(
-            f"Memory {asked_mb} MB with Multicore {job_cores} is {-(-asked_mb // job_cores)} MB per core, and sites offer at "
-            f"most {max_memory_per_core_mb} MB per core; ask for {needed_cores} cores or less memory"
-        )
-    return job_cores, max(asked_mb, default_memory_per_core_mb * job_cores)
 
 
 def task_resources(workflow: WorkflowSpec, task: int = FIRST_TASK) -> ResourceSpec:

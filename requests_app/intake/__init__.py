@@ -6,7 +6,7 @@ ConfigCache documents it needs, :func:`complete` makes the ``WorkflowSpec`` of b
 """
 
 from requests_app.intake.documents import merge_document, with_fields, with_input
-from requests_app.intake.draft import Draft, Identity, MemoryWindow
+from requests_app.intake.draft import Draft, Identity
 from requests_app.intake.outputs import complete, config_ids, outputs_of_next
 from requests_app.intake.parse import parse
 from requests_app.intake.plan import prepare_plan_spec

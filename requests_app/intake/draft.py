@@ -5,20 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dags_app.planning.specs import GenerationSpec, InputSpec, SplittingSpec, StepSpec, WorkflowSpec
-from wms2.conf import Limits
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryWindow:
-    """Memory per core, in MB, that jobs may ask for (spec 5.2)."""
-
-    default_per_core_mb: int
-    max_per_core_mb: int
-
-    @classmethod
-    def of(cls, limits: Limits) -> MemoryWindow:
-        """The window that these limits leave."""
-        return cls(limits.default_memory_per_core_mb, limits.max_memory_per_core_mb)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from requests_app.harvesting.intake import read_harvest
 from requests_app.intake import lexicon
 from requests_app.intake.chain import CHAINS, Part, chain_steps, reprocessing_step
 from requests_app.intake.documents import merge_document
-from requests_app.intake.draft import Draft, MemoryWindow, Work
+from requests_app.intake.draft import Draft, Work
 from requests_app.intake.features import (
     check_lhe_input,
     read_trust,
@@ -35,6 +35,7 @@ from requests_app.intake.tasks import read_tasks
 from requests_app.intake.values import is_set, name, names, shown
 from requests_app.intake.wanted import refuse_lists_of_later_parts
 from requests_app.intake.work import read_generation, read_input
+from wms2.conf import Limits
 from wms2.errors import DocumentRefused
 
 REPROCESSING = "ReReco"
@@ -44,13 +45,13 @@ DEFAULT_CONFIG_DATABASE = "reqmgr_config_cache"
 DEFAULT_UNMERGED_BASE = "/store/unmerged"
 
 
-def parse(raw: object, *, request_name: str | None, window: MemoryWindow, known_sites: Collection[str] | None) -> Draft:
+def parse(raw: object, *, request_name: str | None, limits: Limits, known_sites: Collection[str] | None) -> Draft:
     """Read and check a request document in any accepted form (see :func:`merge_document`).
 
     Args:
         raw: the document as JSON gave it; it is not changed.
         request_name: the name to import it under; None takes the document's own (``RequestName``, else ``RequestString``).
-        window: memory per core that jobs may ask for.
+        limits: in force; of them count those of memory.
         known_sites: CMS sites that WMS2 knows; None skips that check.
 
     Raises:
@@ -67,7 +68,7 @@ def parse(raw: object, *, request_name: str | None, window: MemoryWindow, known_
     kind = CHAINS.get(request_type)
     parts = reprocessing_step(document) if kind is None else chain_steps(document, kind)
     sweep_fields(document, parts)
-    return _draft(document, named, request_type, parts, window)
+    return _draft(document, named, request_type, parts, limits)
 
 
 def whole_document(raw: object) -> Part:
@@ -109,11 +110,11 @@ def read_work(parts: tuple[Part, ...], time_per_event_seconds: float) -> Work:
     return work
 
 
-def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...], window: MemoryWindow) -> Draft:
+def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...], limits: Limits) -> Draft:
     reads_input = has_input(parts)
     asked = read_resources(document, parts[:1] if parts and parts[0].is_task else parts)
     steps = read_steps(parts)
-    tasks = read_tasks(parts, steps, window)
+    tasks = read_tasks(parts, steps, limits)
     refuse_pileup_above_steps(document, parts)
     check_lhe_input(document, parts, reads_input=reads_input)
     if document.own.get("ValidStatus") == "VALID":
@@ -128,7 +129,7 @@ def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...
         campaign=document.read("Campaign", name(lexicon.CAMPAIGN), steps[0].acquisition_era if steps else ""),
         steps=tuple(step.spec for step in steps),
         outputs=(),
-        resources=tasks[0].resources if tasks else fit_memory(asked, window, document.findings),
+        resources=tasks[0].resources if tasks else fit_memory(asked, limits, document.findings),
         splitting=work.splitting,
         generation=work.generation,
         input=work.input,

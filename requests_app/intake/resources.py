@@ -1,4 +1,4 @@
-"""What jobs need, where they may run, how large merged files get. Owns the defaults; ``planning.sizing`` the memory window."""
+"""What jobs need, where they may run, how large merged files get. Owns the defaults and the memory window (spec 5.2)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from dags_app.planning.sizing import memory_window
 from dags_app.planning.specs import BlockClosing, ResourceSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import Part
-from requests_app.intake.draft import MemoryWindow
 from requests_app.intake.findings import Findings
 from requests_app.intake.gpus import read_gpu, together
 from requests_app.intake.values import is_set, names, real, whole
-from wms2.errors import PlanningRefused
+from wms2.conf import Limits
 
 #: CMS site names.
 Sites = tuple[str, ...]
@@ -52,19 +50,17 @@ def read_resources(document: Part, parts: Sequence[Part]) -> ResourceSpec:
     )
 
 
-def fit_memory(asked: ResourceSpec, window: MemoryWindow, findings: Findings, *, field: str = "Memory") -> ResourceSpec:
-    """Bring the memory into the window: raised to the default per core, refused above the maximum per core (spec 5.2)."""
-    try:
-        cores, memory_mb = memory_window(
-            memory_mb=(asked.memory_mb,),
-            cores=(asked.cores,),
-            default_memory_per_core_mb=window.default_per_core_mb,
-            max_memory_per_core_mb=window.max_per_core_mb,
+def fit_memory(asked: ResourceSpec, limits: Limits, findings: Findings, *, field: str = "Memory") -> ResourceSpec:
+    """Bring the memory into the window: raised to the default per core, refused above the maximum per core."""
+    cores, memory_mb, most = asked.cores, asked.memory_mb, limits.max_memory_per_core_mb
+    if memory_mb > most * cores:
+        findings.problem(
+            field,
+            f"Memory {memory_mb} MB with Multicore {cores} is {-(-memory_mb // cores)} MB per core, and sites offer at "
+            f"most {most} MB per core; ask for {-(-memory_mb // most)} cores or less memory",
         )
-    except PlanningRefused as refusal:
-        findings.problem(field, str(refusal))
         return asked
-    return replace(asked, cores=cores, memory_mb=memory_mb)
+    return replace(asked, memory_mb=max(memory_mb, limits.default_memory_per_core_mb * cores))
 
 
 def read_sites(document: Part, rule: lexicon.NameRule) -> tuple[Sites, Sites]:

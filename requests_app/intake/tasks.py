@@ -12,27 +12,28 @@ from dataclasses import replace
 from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.specs import TaskSpec
 from requests_app.intake.chain import Part
-from requests_app.intake.draft import MemoryWindow, StepDraft
+from requests_app.intake.draft import StepDraft
 from requests_app.intake.requirements import requirements
 from requests_app.intake.resources import fit_memory, read_resources
 from requests_app.intake.work import read_splitting
+from wms2.conf import Limits
 
 
-def read_tasks(parts: Sequence[Part], steps: Sequence[StepDraft], window: MemoryWindow) -> tuple[TaskSpec, ...]:
+def read_tasks(parts: Sequence[Part], steps: Sequence[StepDraft], limits: Limits) -> tuple[TaskSpec, ...]:
     """One task for each part of a TaskChain, in order; nothing for other documents."""
     if not (parts and parts[0].is_task):
         return ()
     _check_purpose(parts, steps)
-    return tuple(_read_task(part, step, window) for part, step in zip(parts, steps, strict=True))
+    return tuple(_read_task(part, step, limits) for part, step in zip(parts, steps, strict=True))
 
 
-def _read_task(part: Part, step: StepDraft, window: MemoryWindow) -> TaskSpec:
+def _read_task(part: Part, step: StepDraft, limits: Limits) -> TaskSpec:
     memory_field, _ = part.inherited("Memory")
     task = TaskSpec(
         number=part.number,
         name=part.name,
         steps=(part.name,),
-        resources=fit_memory(read_resources(part.document, (part,)), window, part.findings, field=memory_field),
+        resources=fit_memory(read_resources(part.document, (part,)), limits, part.findings, field=memory_field),
         input_task=step.spec.input_step,
         input_step=step.spec.input_step,
         input_module=step.spec.input_module,

@@ -48,7 +48,7 @@ def workflow_import(*, request: Request, fenced: Fenced) -> Workflow:
 def draft_of(document: dict[str, Any], request_name: str | None) -> intake.Draft:
     """Parse with this installation's memory window and known sites."""
     sites = known_site_names()
-    return intake.parse(document, request_name=request_name, window=intake.MemoryWindow.of(in_force()), known_sites=sites or None)
+    return intake.parse(document, request_name=request_name, limits=in_force(), known_sites=sites or None)
 
 
 def draft_prepare(draft: intake.Draft) -> Prepared:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from dags_app.planning.specs import WorkflowSpec
-from requests_app.intake import Draft, MemoryWindow, complete, parse
+from requests_app.intake import Draft, complete, parse
 from tests.support.places import REAL_INPUTS
+from wms2.conf import Limits
 from wms2.errors import DocumentRefused
 
 Document = dict[str, Any]
 
-WINDOW = MemoryWindow(default_per_core_mb=2000, max_per_core_mb=3000)
+LIMITS = Limits(default_memory_per_core_mb=2000, max_memory_per_core_mb=3000)
 SITES = ("T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue")
 
 
@@ -162,9 +163,9 @@ def with_step(number: int, document: Document | None = None, **fields: Any) -> D
     return document
 
 
-def read(document: object, *, name: str | None = None, window: MemoryWindow = WINDOW) -> Draft:
+def read(document: object, *, name: str | None = None, limits: Limits = LIMITS) -> Draft:
     """Parse, with the three mock sites known."""
-    return parse(document, request_name=name, window=window, known_sites=SITES)
+    return parse(document, request_name=name, limits=limits, known_sites=SITES)
 
 
 def typed(document: Document, configs: Mapping[str, Config] | None = None) -> WorkflowSpec:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from dags_app.planning.specs import StepSpec, WorkflowSpec
 from requests_app import services
-from requests_app.intake import Draft, MemoryWindow, parse, with_fields
+from requests_app.intake import Draft, parse, with_fields
 from requests_app.management.documents import read_json, refusal_reported
 from requests_app.work.spec import spec_to_json
 from wms2.conf import conf
@@ -71,8 +71,7 @@ class Command(BaseCommand):
 
     def _check_offline(self, document: dict[str, object], options: dict[str, Any]) -> None:
         """Without ConfigCache the outputs are unknown, and without CRIC not whether a site exists: the rest is judged."""
-        window = MemoryWindow.of(conf().limits)
-        draft = parse(document, request_name=options["name"], window=window, known_sites=None)
+        draft = parse(document, request_name=options["name"], limits=conf().limits, known_sites=None)
         if options["as_json"]:
             self.stdout.write(json.dumps(_DRAFT.dump_python(draft, mode="json"), indent=2))
             return

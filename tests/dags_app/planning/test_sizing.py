@@ -1,4 +1,4 @@
-"""The memory window and what jobs ask of a slot."""
+"""What jobs ask of a slot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dags_app.planning.sizing import (
     BASE_DISK_KB,
     bytes_per_event,
     level_walls,
-    memory_window,
     merge_request,
     processing_request,
     too_long,
@@ -19,22 +18,6 @@ from dags_app.planning.specs import JobSpec, ResourceSpec, WorkflowSpec
 from dags_app.planning.submitfiles import node_submit
 from dags_app.planning.work_units import group_jobs
 from tests.support.planning import dag_spec, generation_workflow, task_tree
-from wms2.errors import PlanningRefused
-
-
-def window(memory_mb: list[int], cores: list[int]) -> tuple[int, int]:
-    return memory_window(memory_mb=memory_mb, cores=cores, default_memory_per_core_mb=2000, max_memory_per_core_mb=3000)
-
-
-def test_memory_and_cores_are_each_the_maximum_over_the_steps() -> None:
-    assert window([8000], [8, 8, 8]) == (8, 16_000)  # SC_ProdPsi
-    assert window([2000, 20_000], [8, 1]) == (8, 20_000)
-    assert window([24_000], [8]) == (8, 24_000)
-
-
-def test_more_memory_per_core_than_sites_offer_is_refused_readably() -> None:
-    with pytest.raises(PlanningRefused, match=r"Memory 8000 MB with Multicore 1 is 8000 MB per core.*at most 3000 MB.*3 cores"):
-        window([8000], [1])
 
 
 def test_merge_runs_on_one_core_with_the_memory_of_one() -> None:

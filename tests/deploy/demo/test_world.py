@@ -14,7 +14,7 @@ from deploy.demo.inputs import write_inputs
 from deploy.htcondor.sites import SITES
 from deploy.simulators.seed import bulkblocks_of
 from requests_app.intake import complete, parse
-from tests.support.intake import WINDOW, Config, Module, real_document
+from tests.support.intake import LIMITS, Config, Module, real_document
 from tests.support.places import ROOT
 
 DEMO = ROOT / "deploy/demo"
@@ -47,7 +47,7 @@ def _configs(made: world.World) -> dict[str, Config]:
 def test_a_real_document_can_run_in_its_world(name: str) -> None:
     made = _world(real_document(name))
 
-    draft = parse(made.document, request_name=None, window=WINDOW, known_sites=MOCK_SITES)
+    draft = parse(made.document, request_name=None, limits=LIMITS, known_sites=MOCK_SITES)
     spec = complete(draft, _configs(made))  # type: ignore[arg-type]
 
     datasets = {dataset["dataset"] for dataset in made.seed["dbs"]["datasets"]}
@@ -103,7 +103,7 @@ def test_the_demos_own_documents_need_nothing_new() -> None:
 def test_the_demos_further_documents_run_in_their_worlds(name: str) -> None:
     made = _world(json.loads((DEMO / "requests" / name).read_text()), reuse=True)
 
-    spec = complete(parse(made.document, request_name=None, window=WINDOW, known_sites=MOCK_SITES), _configs(made))  # type: ignore[arg-type]
+    spec = complete(parse(made.document, request_name=None, limits=LIMITS, known_sites=MOCK_SITES), _configs(made))  # type: ignore[arg-type]
 
     assert made.notes == []
     assert any(step.pileup for step in spec.steps) == (name == "stepchain_pileup.json")

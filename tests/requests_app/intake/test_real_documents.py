@@ -16,7 +16,7 @@ from dags_app.planning.specs import InputFileSpec, JobSpec, WorkflowSpec
 from dags_app.planning.splitters import split
 from requests_app.intake import Draft, complete, known, merge_document, parse
 from requests_app.intake.parse import SUPPORTED_TYPES
-from tests.support.intake import SITES, WINDOW, Config, Document, Module, filled, problems, read, real_document
+from tests.support.intake import LIMITS, SITES, Config, Document, Module, filled, problems, read, real_document
 from tests.support.places import ROOT
 from tests.support.planning import dag_spec
 from wms2.errors import DocumentRefused
@@ -34,7 +34,7 @@ _PLACEHOLDERS = re.compile(r"(((Step|Task)\d\.)?(AcquisitionEra|ProcessingString
 def _verdict(name: str) -> dict[str, Any]:
     """What intake says of a document with its placeholders filled in, at sites that all exist."""
     try:
-        draft = parse(filled(real_document(name)), request_name=None, window=WINDOW, known_sites=None)
+        draft = parse(filled(real_document(name)), request_name=None, limits=LIMITS, known_sites=None)
     except DocumentRefused as refused:
         return {"refused": {problem.field: problem.problem for problem in refused.problems}}
     return {
@@ -244,7 +244,7 @@ def test_every_document_that_lists_output_datasets_is_compared_with_its_list() -
     ids=["a version for each step", "maps of the assignment"],
 )
 def test_eras_strings_and_versions_are_each_steps_own(name: str, names: list[str]) -> None:
-    draft = parse(filled(real_document(name)), request_name=None, window=WINDOW, known_sites=None)
+    draft = parse(filled(real_document(name)), request_name=None, limits=LIMITS, known_sites=None)
     last = draft.steps[-1]
     configs = {}
     for number, step in enumerate(draft.steps):

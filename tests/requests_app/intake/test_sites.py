@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from requests_app.intake import parse
-from tests.support.intake import WINDOW, chain, problems, read
+from tests.support.intake import LIMITS, chain, problems, read
 
 
 @pytest.mark.parametrize("listed", ["T1_US_FNAL", ["T1_US_FNAL"], ["T1_US_FNAL", "T1_US_FNAL"]])
@@ -29,7 +29,7 @@ def test_unknown_sites_are_named() -> None:
 
 
 def test_sites_are_not_compared_when_none_are_known() -> None:
-    draft = parse(chain(SiteWhitelist=["T2_XX_Nowhere"]), request_name=None, window=WINDOW, known_sites=None)
+    draft = parse(chain(SiteWhitelist=["T2_XX_Nowhere"]), request_name=None, limits=LIMITS, known_sites=None)
     assert draft.spec.site_whitelist == ("T2_XX_Nowhere",)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from requests_app.intake import MemoryWindow
 from tests.support.intake import chain, problems, read, reprocessing, with_step
+from wms2.conf import Limits
 
 
 def test_steps_carry_what_a_job_runs() -> None:
@@ -83,10 +84,10 @@ def test_outputs_are_kept_unless_the_step_says_otherwise() -> None:
 
 def test_memory_and_cores_are_the_largest_of_the_steps() -> None:
     document = with_step(1, chain(Memory=8000, Multicore=1), Multicore=8, Memory=6000)
-    with_step(2, document, Multicore=4, Memory=9000)
+    with_step(2, document, Multicore=4, Memory=20_000)
     with_step(3, document, Multicore=8)
     resources = read(document).spec.resources
-    assert (resources.cores, resources.memory_mb) == (8, 16_000)  # 9000 MB on 8 cores, raised to the default per core
+    assert (resources.cores, resources.memory_mb) == (8, 20_000)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +104,13 @@ def test_memory_is_brought_into_the_window(memory: Any, cores: int, granted: int
 def test_more_memory_per_core_than_sites_offer_is_refused_with_the_reason() -> None:
     found = problems(chain(Memory=8000, Multicore=1))
     assert set(found) == {"Memory"}
-    assert "8000 MB" in found["Memory"]
-    assert "3000 MB per core" in found["Memory"]
+    assert re.search(r"Memory 8000 MB with Multicore 1 is 8000 MB per core.*at most 3000 MB.*3 cores", found["Memory"])
 
 
 def test_the_window_is_the_installations() -> None:
-    wide = MemoryWindow(default_per_core_mb=4000, max_per_core_mb=8000)
-    assert read(chain(Memory=8000, Multicore=1), window=wide).spec.resources.memory_mb == 8000
-    assert read(chain(Memory=1000, Multicore=2), window=wide).spec.resources.memory_mb == 8000
+    wide = Limits(default_memory_per_core_mb=4000, max_memory_per_core_mb=8000)
+    assert read(chain(Memory=8000, Multicore=1), limits=wide).spec.resources.memory_mb == 8000
+    assert read(chain(Memory=1000, Multicore=2), limits=wide).spec.resources.memory_mb == 8000
 
 
 def test_reqmgr2s_defaults_hold_where_the_document_is_silent() -> None:
