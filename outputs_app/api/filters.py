@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
 import django_filters
-from django.db.models import Model, QuerySet
+from django.db.models import Q
 
 from outputs_app.models import (
     OPEN_CASE,
@@ -19,17 +17,12 @@ from outputs_app.models import (
     EffectState,
     FindingKind,
 )
-from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until
+from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until, whether
 
 
 def of_request(column: str) -> TextFilter:
     """By the request's name."""
     return TextFilter(field_name=column, max_length=255, help_text="request name")
-
-
-def _open(states: Collection[str]) -> Callable[[QuerySet[Model], str, bool], QuerySet[Model]]:
-    """In one of these states, or in none of them."""
-    return lambda rows, name, wanted: rows.filter(state__in=states) if wanted else rows.exclude(state__in=states)
 
 
 class BlockFilters(django_filters.FilterSet):
@@ -49,7 +42,7 @@ class EffectFilters(django_filters.FilterSet):
 
     state = ChoicesFilter(choices=EffectState.choices)
     kind = ChoicesFilter(choices=EffectKind.choices)
-    open = TrueFalseFilter(method=_open(OPEN_EFFECT), help_text="not done yet")
+    open = TrueFalseFilter(method=whether(Q(state__in=OPEN_EFFECT)), help_text="not done yet")
     request = of_request("request__request_name")
     block = django_filters.UUIDFilter(field_name="block_id")
 
@@ -84,7 +77,7 @@ class CaseFilters(django_filters.FilterSet):
     """``?state=new`` waits for an operator."""
 
     state = ChoicesFilter(choices=CaseState.choices)
-    open = TrueFalseFilter(method=_open(OPEN_CASE), help_text="not at an end")
+    open = TrueFalseFilter(method=whether(Q(state__in=OPEN_CASE)), help_text="not at an end")
     prognosis = ChoicesFilter(choices=FindingKind.choices)
     request = of_request("request__request_name")
     site = TextFilter(max_length=100)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import django_filters
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 import requests_app.actions  # noqa: F401  declares them
 from requests_app.models import Alert, AlertChannel, AlertRoute, ChannelKind, Severity
 from requests_app.selectors.alert_texts import runbook_url, words_of
 from requests_app.selectors.alerts import alerts_shown, channels_shown, routes_shown
 from wms2.api.answers import Computed, rows
-from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, since, until
+from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, since, until, whether
 from wms2.api.views import RowsViewSet
 from wms2.runtime import clock
 
@@ -37,7 +37,7 @@ AlertRouteSerializer = rows(
 class AlertFilters(django_filters.FilterSet):
     """Each narrows the list; all together must hold."""
 
-    open = TrueFalseFilter(method="filter_open", help_text="whether it goes on")
+    open = TrueFalseFilter(field_name="ended_at", lookup_expr="isnull", help_text="whether it goes on")
     code = TextFilter(max_length=60)
     cause = TextFilter(max_length=200)
     severity = ChoicesFilter(choices=Severity.choices)
@@ -46,18 +46,10 @@ class AlertFilters(django_filters.FilterSet):
     site = TextFilter(max_length=100)
     schedd = TextFilter(max_length=255)
     owner = TextFilter(max_length=150)
-    owned = TrueFalseFilter(method="filter_owned", help_text="whether someone has it")
+    owned = TrueFalseFilter(method=whether(~Q(owner="")), help_text="whether someone has it")
     silenced = TrueFalseFilter(method="filter_silenced", help_text="whether nothing is sent about it now")
     since_from = since("since")
     since_until = until("since")
-
-    def filter_open(self, queryset: QuerySet[Alert], name: str, value: bool) -> QuerySet[Alert]:
-        """Those that go on, or that are over."""
-        return queryset.filter(ended_at__isnull=value)
-
-    def filter_owned(self, queryset: QuerySet[Alert], name: str, value: bool) -> QuerySet[Alert]:
-        """Those that someone has, or that are free."""
-        return queryset.exclude(owner="") if value else queryset.filter(owner="")
 
     def filter_silenced(self, queryset: QuerySet[Alert], name: str, value: bool) -> QuerySet[Alert]:
         """Those that are silent now, or the others."""

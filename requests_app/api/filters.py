@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import django_filters
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, WorkflowStatus
 from requests_app.selectors.failures import EVER, Asked
@@ -19,6 +19,7 @@ from wms2.api.filters import (
     WholeNumberFilter,
     since,
     until,
+    whether,
 )
 
 
@@ -42,7 +43,7 @@ class RequestFilters(django_filters.FilterSet):
     mine = django_filters.ChoiceFilter(
         choices=[("1", "1")], method="filter_mine", help_text="1: those of whom asks, as their requestor or as who watches them"
     )
-    alerted = TrueFalseFilter(method="filter_alerted", help_text="with an alert that waits for a person")
+    alerted = TrueFalseFilter(method=whether(~Q(alert_code="")), help_text="with an alert that waits for a person")
     priority_min = WholeNumberFilter(field_name="priority", lookup_expr="gte", least=0, most=MAX_PRIORITY)
     priority_max = WholeNumberFilter(field_name="priority", lookup_expr="lte", least=0, most=MAX_PRIORITY)
     created_since = since("created_at")
@@ -69,10 +70,6 @@ class RequestFilters(django_filters.FilterSet):
             return rows
         kinds = Asked(began or EVER, code=code, site=site).kinds
         return rows.filter(request_name__in=kinds.values("workflow__request_id"))
-
-    def filter_alerted(self, queryset: QuerySet[Request], name: str, value: bool) -> QuerySet[Request]:
-        """Those that wait for a person, or the others."""
-        return queryset.exclude(alert_code="") if value else queryset.filter(alert_code="")
 
     def filter_needs(self, queryset: QuerySet[Request], name: str, value: str) -> QuerySet[Request]:
         """Those of one line of the overview."""

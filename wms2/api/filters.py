@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -78,6 +79,11 @@ class TrueFalseFilter(django_filters.Filter):
         words = [("true", "true"), ("false", "false")]
         super().__init__(choices=words, coerce=lambda word: word == "true", empty_value=None, **kwargs)
         set_override(self, "field", {"type": "boolean"})
+
+
+def whether(holds: Q) -> Callable[[QuerySet[Any], str, bool], QuerySet[Any]]:
+    """The method of a ``TrueFalseFilter``: rows of which this holds, or the others."""
+    return lambda rows, name, wanted: rows.filter(holds) if wanted else rows.exclude(holds)
 
 
 class WholeListField(BaseCSVField):
