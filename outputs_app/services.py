@@ -204,15 +204,6 @@ def _refuse_circular_parents(outputs: UnitOutputs) -> None:
         raise LedgerViolation(f"{outputs.unit_name}: files of {sorted(set(error.args[1]))} are parents of each other") from error
 
 
-def effect_retry(*, effect: Effect) -> None:
-    """An operator's "retry now" for a refused or dead effect; its block leaves FAILED."""
-    Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
-        state=EffectState.PENDING, next_attempt_at=clock.now(), first_failed_at=None
-    )
-    _block_goes_on(effect)
-    mark_due([effect.request_id], "effect retried")
-
-
 def _block_goes_on(effect: Effect) -> None:
     """What stopped its block is over. ARCHIVED if its tape rule is there, which nothing would make it a second time; else OPEN,
     whatever it was: ``blocks_register_sealed`` makes it COMPLETE and asks for what a FAILED block was never asked."""
@@ -227,15 +218,19 @@ def _block_goes_on(effect: Effect) -> None:
 
 
 def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
-    """An operator tries a registration again: due at once, with its retry time counted anew. Asked twice it is asked once; one
-    that runs just now goes on.
+    """An operator tries a registration again: due at once, with its retry time counted anew, and its block leaves FAILED. Asked
+    twice it is asked once; one that runs just now goes on.
 
     Raises:
         InvalidTransition: it is done, or its request's outputs have been taken back since.
     """
     with audited(actor=actor, action="effect_retry", target=effect.key, target_type="effect", reason=reason, old=effect.state):
         applies(f"effect {effect.pk} ({effect.get_kind_display()})", effect_retry_refused(effect))
-        effect_retry(effect=effect)
+        Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
+            state=EffectState.PENDING, next_attempt_at=clock.now(), first_failed_at=None
+        )
+        _block_goes_on(effect)
+        mark_due([effect.request_id], "effect retried")
         notify(RUN_EFFECTS)
         notify(EVALUATE_REQUEST, str(effect.request_id))
 

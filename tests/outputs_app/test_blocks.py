@@ -26,7 +26,7 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.services import effect_retry, units_register
+from outputs_app.services import effect_retry_now, units_register
 from outputs_app.values import BlockLimits, MergedFile, UnitOutputs
 from requests_app.models import Workflow
 from tests.support.rows import dag_row, unit_register, unit_row, workflow_row
@@ -217,7 +217,7 @@ def test_a_block_that_failed_before_it_was_complete_is_closed_and_archived_once_
     blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
 
-    effect_retry(effect=dead)
+    effect_retry_now(effect=dead, actor="olga", reason="it works again")
     advance(workflow)
 
     assert indexes(workflow, BlockStatus.COMPLETE) == [0]
@@ -358,7 +358,7 @@ def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_eff
     Effect.objects.filter(pk=dead.pk).update(state=EffectState.DEAD)
     ProcessingBlock.objects.update(status=BlockStatus.FAILED, tape_rule_id="rule-tape")
 
-    effect_retry(effect=dead)
+    effect_retry_now(effect=dead, actor="olga", reason="it works again")
     advance(workflow)
 
     assert indexes(workflow, BlockStatus.ARCHIVED) == [0], "nothing would make it archived a second time"

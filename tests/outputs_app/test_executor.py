@@ -17,7 +17,7 @@ from outputs_app.effects import HANDLERS, Handler, executor, time_slices
 from outputs_app.effects.handler import in_parallel
 from outputs_app.effects.invalidation import former_run_out
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
-from outputs_app.services import effect_retry, effect_retry_now
+from outputs_app.services import effect_retry_now
 from requests_app.admission.queue import ADMISSION
 from requests_app.models import Request
 from requests_app.services.invalidation import epoch_raise
@@ -170,7 +170,7 @@ def test_a_refusal_is_not_retried_until_a_person_says_so(block, outside) -> None
     Effect.objects.update(next_attempt_at=overdue())
     run(row)
     assert (row.state, len(calls)) == (EffectState.REFUSED, 1)
-    effect_retry(effect=row)
+    effect_retry_now(effect=row, actor="olga", reason="it works again")
     run(row)
     assert row.state == EffectState.DONE
 
