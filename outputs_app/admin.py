@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from typing import Any
-
-from django.contrib import admin
 
 from outputs_app.blocks.placements import placements_idle
 from outputs_app.models import (
@@ -23,7 +24,7 @@ from outputs_app.models import (
     ProcessingBlock,
     StorageCheck,
 )
-from wms2.admin import BY_REQUEST, OF_REQUEST, rows_admin, since_column
+from wms2.admin import BY_REQUEST, OF_REQUEST, rows_admin, said_column, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, aged
 from wms2.web.formatting import exact
@@ -32,15 +33,9 @@ from wms2.web.formatting import exact
 _TRIED = (EffectState.PENDING, EffectState.CLAIMED)
 
 
-@admin.display(description="next attempt")
-def next_attempt(row: Effect) -> Any:
+def _next_attempt(shown: Callable[[datetime], Any], row: Effect) -> Any:
     """Of one that will have any."""
-    return aged(row.next_attempt_at) if row.state in _TRIED else EMPTY
-
-
-def next_attempt_at(row: Effect) -> str:
-    """The same, as a moment."""
-    return exact(row.next_attempt_at) if row.state in _TRIED else EMPTY
+    return shown(row.next_attempt_at) if row.state in _TRIED else EMPTY
 
 
 rows_admin(OutputDataset, "name", "workflow", "tier", "tape_rse", search={"name": "a dataset's whole name", **OF_REQUEST})
@@ -74,8 +69,9 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(
-    Effect, "kind", "state", "request", "attempts", next_attempt, since_column("done_at", "done"), "last_error",
-    filters=("state", "kind"), search={"key": "an effect's key", **BY_REQUEST}, in_words={"next_attempt_at": next_attempt_at},
+    Effect, "kind", "state", "request", "attempts", said_column("next_attempt", "next attempt", partial(_next_attempt, aged)),
+    since_column("done_at", "done"), "last_error", filters=("state", "kind"),
+    search={"key": "an effect's key", **BY_REQUEST}, in_words={"next_attempt_at": partial(_next_attempt, exact)},
 )  # fmt: skip
 
 rows_admin(BlockWorkUnit, "id", "block", "unit", "done", "size_bytes", filters=("done",))

@@ -16,7 +16,7 @@ from requests_app.actions.control import limit_rows
 from requests_app.models import LEADER_LEASE, Limit, RequestStatus, RequestTransition
 from requests_app.selectors.admission import config_in_force
 from requests_app.selectors.reqmgr2 import POLL
-from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin, since_column
+from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin, said_column, since_column
 from wms2.admin.actions import action_url
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
@@ -62,32 +62,22 @@ rows_admin(
 rows_admin(models.RequestGroup, "name", "note", "created_by", "=created_at", parts=("name",))
 
 
-# What was last seen in ReqMgr2, newest first; refused ones have no request here.
-@admin.display(description="name there")
-def name_there(row: models.ReqMgr2Request) -> str:
-    """Of a clone that ReqMgr2 has not made yet: that."""
-    return row.name or "a clone to be made"
-
-
+# What was last seen in ReqMgr2, newest first; refused ones have no request here, clones that it has not made yet no name there.
 rows_admin(
-    models.ReqMgr2Request, name_there, "request", "status", "compared_at", "elements", "problem", filters=("over", "elements"),
+    models.ReqMgr2Request, said_column("name_there", "name there", lambda row: row.name or "a clone to be made"), "request",
+    "status", "compared_at", "elements", "problem", filters=("over", "elements"),
     search={"name": "a request's whole name in ReqMgr2"},
 )  # fmt: skip
 
 
-@admin.display(description="from")
-def from_badge(row: RequestTransition) -> str:
-    """The former status."""
-    return badge(row.from_status, word(RequestStatus, row.from_status).label) if row.from_status else EMPTY
+def _status(value: str) -> str:
+    return badge(value, word(RequestStatus, value).label) if value else EMPTY
 
 
-@admin.display(description="to")
-def to_badge(row: RequestTransition) -> str:
-    """The new status."""
-    return badge(row.to_status, word(RequestStatus, row.to_status).label)
-
-
-rows_admin(RequestTransition, "=at", "request", from_badge, to_badge, "actor", "reason", search=BY_REQUEST)
+rows_admin(
+    RequestTransition, "=at", "request", said_column("from_badge", "from", lambda row: _status(row.from_status)),
+    said_column("to_badge", "to", lambda row: _status(row.to_status)), "actor", "reason", search=BY_REQUEST,
+)  # fmt: skip
 
 rows_admin(models.Event, "id", "position", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)
 
@@ -99,20 +89,10 @@ _LEASES = {
 }
 
 
-@admin.display(description="what it is")
-def lease_is(row: models.Lease) -> str:
-    """In words."""
-    return _LEASES.get(row.name, EMPTY)
-
-
-@admin.display(description="epoch")
-def lease_epoch(row: models.Lease) -> str:
-    """Of one that has been held."""
-    return str(row.epoch or EMPTY)
-
-
-rows_admin(models.Lease, "name", lease_is, "owner", "process", lease_epoch, "heartbeat_at", "expires_at")
-
+rows_admin(
+    models.Lease, "name", said_column("lease_is", "what it is", lambda row: _LEASES.get(row.name, EMPTY)), "owner", "process",
+    said_column("lease_epoch", "epoch", lambda row: str(row.epoch or EMPTY)), "heartbeat_at", "expires_at",
+)  # fmt: skip
 
 # What no retry brings on any more; why, and what to do, is said by the page of its operations.
 rows_admin(

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 
 from wms2.admin.forms import TextsField
 from wms2.admin.readonly import SeenByAll
-from wms2.admin.shown import EMPTY
+from wms2.admin.shown import EMPTY, said_column
 from wms2.audit import audit
 from wms2.identities.grants import is_admin, name_refused
 from wms2.identities.people import constraint_problems
@@ -132,27 +132,24 @@ class RoleForm(forms.ModelForm):
         return given
 
 
+#: CMS groups and sites that a role is limited to.
+_LIMITED_TO = (
+    said_column("groups_in_words", "CMS groups", lambda row: ", ".join(row.cms_groups) or EMPTY),
+    said_column("sites_in_words", "sites", lambda row: ", ".join(row.sites) or EMPTY),
+)
+
+
 @admin.register(RoleAssignment)
 class RoleAssignmentAdmin(AuditedAdmin, SeenByAll):
     """Who has which role. All who may open the admin see it; admins change it."""
 
     form = RoleForm
-    list_display = ("role", "user", "group", "groups_in_words", "sites_in_words", "reason", "actor", "updated_at")
+    list_display = ("role", "user", "group", *_LIMITED_TO, "reason", "actor", "updated_at")
     list_display_links = ("role",)
     list_filter = ("role",)
     list_select_related = ("user", "group")
     search_fields = ("user__username", "group__name")
     search_help_text = "Part of a user's or group's name."
-
-    @admin.display(description="CMS groups")
-    def groups_in_words(self, row: RoleAssignment) -> str:
-        """Those that it is limited to."""
-        return ", ".join(row.cms_groups) or EMPTY
-
-    @admin.display(description="sites")
-    def sites_in_words(self, row: RoleAssignment) -> str:
-        """The same of sites."""
-        return ", ".join(row.sites) or EMPTY
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """With who gave it."""
