@@ -292,7 +292,8 @@ def request_throttle(*, request: Request, actor: str, reason: str, **limits: int
     Raises:
         InvalidTransition: the request is over.
     """
-    _override(request, actor, "request_throttle", reason, priority_refused, **(dict.fromkeys(THROTTLES) | limits))
+    wanted = {name: limits.get(name) for name in THROTTLES}
+    _override(request, actor, "request_throttle", reason, priority_refused, **wanted)
 
 
 def request_set_error_limits(*, request: Request, actor: str, reason: str, **limits: float) -> None:
@@ -302,7 +303,8 @@ def request_set_error_limits(*, request: Request, actor: str, reason: str, **lim
     Raises:
         InvalidTransition: the request is over.
     """
-    _override(request, actor, "request_set_error_limits", reason, priority_refused, **(dict.fromkeys(ERROR_LIMITS) | limits))
+    wanted = {name: limits.get(name) for name in ERROR_LIMITS}
+    _override(request, actor, "request_set_error_limits", reason, priority_refused, **wanted)
 
 
 def _override(
