@@ -117,7 +117,12 @@ Rows = Mapping[str, list[Any]]
 
 @composed_once
 def _statement() -> CombinedQuery:
-    """What gauges are made of, but for counts that the database keeps. One, since on a busy machine each waits for its turn."""
+    """One, since on a busy machine each waits for its turn."""
+    return CombinedQuery(**_parts())
+
+
+def _parts() -> dict[str, QuerySet[Any]]:
+    """What gauges are made of, but for counts that the database keeps."""
     dags = DAG.objects.filter(status__in=LIVE_DAG)
     sums = {"done": Sum("units_done"), "total": Sum("total_work_units"), "seen": Min(seen_at())}
     sums |= {state: Sum(f"nodes_{state}") for state in JOB_STATES}
@@ -125,38 +130,38 @@ def _statement() -> CombinedQuery:
     effects = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch"))
     wanted = blocks_unvalidated(block__workflow__request__status__in=[*_GOING_ON, RequestStatus.COMPLETED])
     leftovers = Leftover.objects.filter(LEFTOVER_OPEN).exclude(site__in=conf().cleaner_off_sites)
-    return CombinedQuery(
-        limited=_in_one(Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT)),
-        live=_in_one(dags),
-        taking=_in_one(taking_slot()),
-        schedds=schedds_counted().order_by("name"),  # one sample a name: with two of them Prometheus takes none of the scrape
-        troubles=alerts_open(),
-        dags=_by(dags.exclude(schedd_name=""), "schedd_name", **sums),
-        sites=_by(Site.objects.exclude(status=SiteStatus.ENABLED), "status"),
-        banned=_in_one(bans_active().filter(workflow=None), sites=Count("site", distinct=True)),
-        pools=Pool.objects.filter(state=PoolState.ENABLED).annotate(
+    return {
+        "limited": _in_one(Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT)),
+        "live": _in_one(dags),
+        "taking": _in_one(taking_slot()),
+        "schedds": schedds_counted().order_by("name"),  # one sample a name: with two of them Prometheus takes none of the scrape
+        "troubles": alerts_open(),
+        "dags": _by(dags.exclude(schedd_name=""), "schedd_name", **sums),
+        "sites": _by(Site.objects.exclude(status=SiteStatus.ENABLED), "status"),
+        "banned": _in_one(bans_active().filter(workflow=None), sites=Count("site", distinct=True)),
+        "pools": Pool.objects.filter(state=PoolState.ENABLED).annotate(
             total=Sum("sites__total_slots"), used=Sum("sites__running_slots")
         ),
-        effects=_by(effects, "kind", "state", failing=Min("first_failed_at")),
-        drift=_by(Drift.objects.filter(state=DriftState.UNSETTLED), "kind"),
-        census=Comparison.objects.filter(dataset=None).order_by("pk").values("result", "ended_at")[:1],
-        comparisons=_in_one(Comparison.objects.filter(due_at__isnull=False), first=Min("due_at")),
-        cases=_by(IntegrityCase.objects.filter(state__in=OPEN_CASE), "prognosis", since=Min("created_at")),
-        validations=_in_one(wanted, since=Min("asked_at")),
-        leftovers=_by(leftovers, "site", failing=Count("pk", filter=LEFTOVER_FAILING)),
-        harvests=_by(Harvest.objects.filter(state__in=HARVEST_OPEN), "state"),
-        alerts=_by(Alert.objects.filter(ended_at=None), "severity"),
-        messages=_in_one(AlertMessage.objects.filter(sent_at=None, given_up_at=None), oldest=Min("created_at")),
-        channels=_in_one(channels_failing()),
-        leases=leases_known(LEADER_LEASE, POLL),
-        service=service_row(),
-        due=_in_one(due_effects(), first=Min("next_attempt_at")),
-        worker_pools=WorkerPool.objects.order_by("queue"),
-        workers=workers_reporting(),
-        resources=Resource.objects.annotate(taken=Sum("leases__units")).values("name", "units", "taken"),
-        dead_letters=_by(DeadLetter.objects.all(), "kind"),
-        reqmgr2=_in_one(reqmgr2_problems()),
-    )
+        "effects": _by(effects, "kind", "state", failing=Min("first_failed_at")),
+        "drift": _by(Drift.objects.filter(state=DriftState.UNSETTLED), "kind"),
+        "census": Comparison.objects.filter(dataset=None).order_by("pk").values("result", "ended_at")[:1],
+        "comparisons": _in_one(Comparison.objects.filter(due_at__isnull=False), first=Min("due_at")),
+        "cases": _by(IntegrityCase.objects.filter(state__in=OPEN_CASE), "prognosis", since=Min("created_at")),
+        "validations": _in_one(wanted, since=Min("asked_at")),
+        "leftovers": _by(leftovers, "site", failing=Count("pk", filter=LEFTOVER_FAILING)),
+        "harvests": _by(Harvest.objects.filter(state__in=HARVEST_OPEN), "state"),
+        "alerts": _by(Alert.objects.filter(ended_at=None), "severity"),
+        "messages": _in_one(AlertMessage.objects.filter(sent_at=None, given_up_at=None), oldest=Min("created_at")),
+        "channels": _in_one(channels_failing()),
+        "leases": leases_known(LEADER_LEASE, POLL),
+        "service": service_row(),
+        "due": _in_one(due_effects(), first=Min("next_attempt_at")),
+        "worker_pools": WorkerPool.objects.order_by("queue"),
+        "workers": workers_reporting(),
+        "resources": Resource.objects.annotate(taken=Sum("leases__units")).values("name", "units", "taken"),
+        "dead_letters": _by(DeadLetter.objects.all(), "kind"),
+        "reqmgr2": _in_one(reqmgr2_problems()),
+    }
 
 
 def _by(rows: QuerySet[Any], *fields: str, **more: Any) -> QuerySet[Any]:
@@ -194,18 +199,15 @@ def _alerts(rows: Rows) -> Iterator[Metric]:
     yield _family("wms2_alerts_open", "Open alerts by severity", "severity", numbers)
     waiting, failing = _number(rows["messages"]), _number(rows["channels"])
     yield _family("wms2_alert_messages_waiting", "Messages of alerts that wait to be sent", "", [(waiting,)])
-    oldest = _age(_since(rows["messages"], "oldest"))
+    oldest = age_seconds(_since(rows["messages"], "oldest"), timezone.now())
     yield _family("wms2_alert_messages_oldest_seconds", "Age of the oldest message that waits to be sent", "", [(oldest,)])
     yield _family("wms2_alert_channels_failing", "Channels to which nothing could be sent last", "", [(failing,)])
 
 
-def _age(since: datetime | None) -> float:
-    return age_seconds(since, timezone.now())
-
-
 def _requests(counts: StoredCounts) -> Iterator[Metric]:
     yield _family("wms2_requests", "Requests by status", "status", counts.requests.items())
-    ages = [(status, _age(since)) for status, since in longest_in_status(_GOING_ON).items()]
+    now = timezone.now()
+    ages = [(status, age_seconds(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
     help_text = "Longest time that a request has been in a status, without those that wait for other requests; 0 when none is"
     yield _family("wms2_state_age_seconds", help_text, "status", ages)
     most = ((status.value, seconds) for status, seconds in HELD_AFTER_SECONDS.items())
@@ -224,6 +226,7 @@ def _admission(queued: int, rows: Rows) -> Iterator[Metric]:
 def _dags(rows: Rows) -> Iterator[Metric]:
     live, suspected, orphans, up = Counter[str](), Counter[str](), Counter[str](), dict[str, float]()
     health, drains = defaultdict[str, set[str]](set), dict[str, float]()
+    now = timezone.now()
     for row in rows["schedds"]:
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
@@ -231,12 +234,17 @@ def _dags(rows: Rows) -> Iterator[Metric]:
         up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since and row.in_use else 1.0)
         health[row.name].add(row.health if row.in_use else Health.HEALTHY)
         goes_on = row.state == ScheddState.DRAINING and row.drained_at is None
-        drains[row.name] = max(drains.get(row.name, 0.0), _age(row.drain_since if goes_on else None))
+        drains[row.name] = max(drains.get(row.name, 0.0), age_seconds(row.drain_since if goes_on else None, now))
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", live.items())
     suspicion = "Live DAGs suspected lost, waiting for an operator, by schedd"
     yield _family("wms2_dags_suspected", suspicion, "schedd", suspected.items())
     yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
-    yield _family("wms2_schedd_up", "Whether the schedd answered; 1 if it is disabled and unused", "schedd", up.items())
+    yield _family(
+        "wms2_schedd_up",
+        "Whether the schedd answered; 1 if it is disabled and unused",
+        "schedd",
+        up.items(),
+    )
     yield _family("wms2_schedd_drain_seconds", "Since a drain began that goes on; 0: none does", "schedd", drains.items())
     classes = ((name, health_class, health_class in health[name]) for name, health_class in itertools.product(health, Health))
     yield _family("wms2_schedd_health", "1 for the class of a schedd's health", "schedd health", classes)
@@ -252,7 +260,7 @@ def _dags(rows: Rows) -> Iterator[Metric]:
     yield _family("wms2_node_jobs", "Node jobs in the queues, as last counted", "schedd state", jobs)
     ratios = [(row["schedd_name"], row["done"] / row["total"]) for row in rows["dags"] if row["total"]]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
-    ages = [(row["schedd_name"], _age(row["seen"])) for row in rows["dags"]]
+    ages = [(row["schedd_name"], age_seconds(row["seen"], now)) for row in rows["dags"]]
     yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
 
 
@@ -280,27 +288,30 @@ def _pools(rows: Rows) -> Iterator[Metric]:
 
 
 def _effects(rows: Rows) -> Iterator[Metric]:
+    now = timezone.now()
     found = {(row["kind"], row["state"]): (row["number"], row["failing"]) for row in rows["effects"]}
     every = [
         (kind, state.value, *found.get((kind, state.value), (0, None))) for kind in EffectKind.values for state in OPEN_EFFECT
     ]
     yield _family("wms2_effects_open", "Registrations not done yet", "kind state", (row[:3] for row in every))
-    ages = ((kind, state, _age(failing)) for kind, state, _, failing in every)
+    ages = ((kind, state, age_seconds(failing, now)) for kind, state, _, failing in every)
     yield _family("wms2_effects_failing_seconds", "Since the first failure of what is not done yet", "kind state", ages)
 
 
 def _drift(rows: Rows) -> Iterator[Metric]:
-    found = dict.fromkeys(DriftKind.values, 0) | {row["kind"]: row["number"] for row in rows["drift"]}
+    now, found = timezone.now(), dict.fromkeys(DriftKind.values, 0) | {row["kind"]: row["number"] for row in rows["drift"]}
     text = "Differences from what DBS and Rucio hold that wait for a person"
     yield _family("wms2_drift_open", text, "kind", found.items())
     census = rows["census"][0] if rows["census"] else {"result": {}, "ended_at": None}
     rules, ended = census["result"].get("rules", {}), census["ended_at"]
     counted = [(name, rules.get(name, 0)) for name in COUNTED]
     yield _family("wms2_rules", "Our rules in Rucio in trouble, by what it is, at the last census", "state", counted)
-    age = None if ended is None else _age(ended)
+    age = None if ended is None else age_seconds(ended, now)
     yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended; none before", age)
     due = _since(rows["comparisons"], "first")
-    yield GaugeMetricFamily("wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due))
+    yield GaugeMetricFamily(
+        "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", age_seconds(due, now)
+    )
 
 
 def _cases(rows: Rows) -> Iterator[Metric]:
@@ -308,7 +319,9 @@ def _cases(rows: Rows) -> Iterator[Metric]:
     numbers = dict.fromkeys(FindingKind.values, 0) | {row["prognosis"]: row["number"] for row in found}
     yield _family("wms2_integrity_cases_open", "Integrity cases not at an end", "prognosis", numbers.items())
     oldest = min((row["since"] for row in found), default=None)
-    yield GaugeMetricFamily("wms2_integrity_oldest_age_seconds", "Age of the oldest; 0 when none is", _age(oldest))
+    yield GaugeMetricFamily(
+        "wms2_integrity_oldest_age_seconds", "Age of the oldest; 0 when none is", age_seconds(oldest, timezone.now())
+    )
     number, since = _number(rows["validations"]), _since(rows["validations"], "since")
     yield GaugeMetricFamily("wms2_blocks_unvalidated", "Blocks that are asked to be validated and are not", number)
     age = (clock.now() - since).total_seconds() if since is not None else 0.0
@@ -346,15 +359,16 @@ def _service(rows: Rows) -> Iterator[Metric]:
 
 def _work(rows: Rows) -> Iterator[Metric]:
     """What waits for workers, by rows and not by the broker, and who is there to do it."""
+    now = timezone.now()
     waits = {"celery": evaluations_due(), "effects": (_number(rows["due"]), _since(rows["due"], "first"))}
     pools, workers = rows["worker_pools"], rows["workers"]
     depth = [(pool, float(number)) for pool, (number, _) in waits.items()]
     yield _family("wms2_worker_pool_queue_depth", "Tasks that are due and not taken, by worker pool", "pool", depth)
-    ages = [(pool, _age(since)) for pool, (_, since) in waits.items()]
+    ages = [(pool, age_seconds(since, now)) for pool, (_, since) in waits.items()]
     yield _family("wms2_worker_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
     alive = [(pool.queue, float(sum(worker.serves(pool.queue) for worker in workers))) for pool in pools]
     yield _family("wms2_workers_alive", "Workers with a recent heartbeat", "pool", alive)
-    short = [(pool.queue, _age(pool.short_since)) for pool in pools]
+    short = [(pool.queue, age_seconds(pool.short_since, now)) for pool in pools]
     yield _family("wms2_worker_pool_short_seconds", "Since when no worker is alive; 0: one is", "pool", short)
     taking = [(pool.queue, float(pool.state in TAKING)) for pool in pools]
     yield _family("wms2_worker_pool_taking", "Whether the pool takes tasks: not while it is drained", "pool", taking)
