@@ -24,13 +24,12 @@ from requests_app.models import (
     AlertNotice,
     ChannelKind,
     MessageKind,
-    Request,
     RequestStatus,
     RequestTransition,
     RequestWatch,
     Severity,
 )
-from requests_app.notifying.forms import MOST_ITEMS, NEW, OVER, REMINDER, WAITS, content
+from requests_app.notifying.forms import MOST_ITEMS, NEW, OVER, REMINDER, WAITS, End, content
 from requests_app.notifying.mail import LEFT_TO
 from requests_app.notifying.routing import routed
 from requests_app.selectors.alerts import SHOWN, open_alerts
@@ -149,13 +148,13 @@ def _message(to: Recipient, wanted: Wanted, all_heard: Notified, now: datetime) 
     return 1
 
 
-def _ends(ended: Sequence[RequestWatch]) -> list[tuple[Request, RequestTransition | None]]:
+def _ends(ended: Sequence[RequestWatch]) -> list[End]:
     """These ends with who decided it, and why."""
     if not ended:
         return []
     rows = RequestTransition.objects.filter(request__in=[watch.request_id for watch in ended], to_status__in=ENDS)
     last = {row.request_id: row for row in rows.order_by("request_id", "-id").distinct("request_id")}
-    return [(watch.request, last.get(watch.request_id)) for watch in ended]
+    return [End(watch.request, last.get(watch.request_id)) for watch in ended]
 
 
 def _create(to: Recipient, kind: MessageKind, said: dict[str, Any], now: datetime) -> None:

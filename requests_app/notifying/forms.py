@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from requests_app.models import Alert, Request, RequestStatus, RequestTransition, Severity
 from requests_app.selectors.alert_texts import runbook_url, words_of
@@ -63,9 +63,16 @@ def item(rows: Sequence[Alert], state: str) -> dict[str, Any]:
     }
 
 
-def ended_item(request: Request, last: RequestTransition | None) -> dict[str, Any]:
-    """What is said of a request that has come to an end by this transition, in the form of an alert's item."""
-    name, status = request.request_name, RequestStatus(request.status)
+class End(NamedTuple):
+    """A request that has come to an end, and by which transition."""
+
+    request: Request
+    last: RequestTransition | None
+
+
+def ended_item(end: End) -> dict[str, Any]:
+    """What is said of it, in the form of an alert's item."""
+    name, status, last = end.request.request_name, RequestStatus(end.request.status), end.last
     return {
         "state": ENDED,
         "code": f"request_{status}",
@@ -78,17 +85,15 @@ def ended_item(request: Request, last: RequestTransition | None) -> dict[str, An
         "todo": "",
         "text": f"By {last.actor}: {last.reason}"[:_TEXT] if last else "",
         "owner": "",
-        "since": request.status_since.isoformat(),
+        "since": end.request.status_since.isoformat(),
         "url": page_url(f"/requests/{name}/"),
         "runbook_url": "",
     }
 
 
-def content(
-    parts: Mapping[str, Iterable[Alert]], now: datetime, ended: Iterable[tuple[Request, RequestTransition | None]] = ()
-) -> dict[str, Any]:
+def content(parts: Mapping[str, Iterable[Alert]], now: datetime, ended: Iterable[End] = ()) -> dict[str, Any]:
     """Of one message: the requests that have ended, and by state the alerts that it is about."""
-    items = [ended_item(*each) for each in ended]
+    items = [ended_item(each) for each in ended]
     items += [item(rows, state) for state, alerts in parts.items() for rows in together(alerts)]
     return {
         "installation": conf().instance,

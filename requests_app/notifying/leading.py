@@ -63,8 +63,8 @@ class FromLeader:
         self._next_at = time.monotonic() + EVERY_SECONDS
         began, channels = caller.since_boot(), channels_repeated()
         if channels and mark(clock.now()):
-            for channel, send in states_due([each for each in channels if _name(each) not in self._calls]):
-                self._begin(_name(channel), began, send, partial(state_record, channel))
+            for state in states_due([each for each in channels if _name(each) not in self._calls]):
+                self._begin(_name(state.channel), began, state.send, partial(state_record, state.channel))
         with unless_locked("alerts"):  # a worker is at it
             messages_compose()
         for _ in range(_MOST):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from django.db.models import Q
@@ -31,17 +32,24 @@ log = structlog.get_logger(__name__)
 _ENDS = timedelta(minutes=15)
 
 
+class State(NamedTuple):
+    """What is due at a channel: ``send`` asks no database."""
+
+    channel: AlertChannel
+    send: Callable[[], None]
+
+
 def channels_repeated() -> list[AlertChannel]:
     """Those that get a state; one query if no channel does."""
     wanted = Q(kind=ChannelKind.ALERTMANAGER) | Q(heartbeat=True)
     return list(AlertChannel.objects.filter(wanted, enabled=True).prefetch_related("routes"))
 
 
-def states_due(channels: list[AlertChannel]) -> list[tuple[AlertChannel, Callable[[], None]]]:
-    """As things stand now, for each of these: how it is sent, which asks no database."""
+def states_due(channels: list[AlertChannel]) -> list[State]:
+    """As things stand now, for each of these."""
     now, driven = clock.now(), not lifecycle_state().undriven
     rows = _rows(now) if any(row.kind == ChannelKind.ALERTMANAGER for row in channels) else []
-    return [(channel, send) for channel in channels if (send := _send(channel, rows, now, driven=driven)) is not None]
+    return [State(channel, send) for channel in channels if (send := _send(channel, rows, now, driven=driven)) is not None]
 
 
 def state_record(channel: AlertChannel, error: Exception | None) -> None:
