@@ -32,7 +32,7 @@ from outputs_app.models import (
 )
 from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, DatasetRecord, MergedFile, UnitOutputs
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import LedgerViolation
@@ -225,7 +225,7 @@ def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
         InvalidTransition: it is done, or its request's outputs have been taken back since.
     """
     with audited(actor=actor, action="effect_retry", target=effect.key, target_type="effect", reason=reason, old=effect.state):
-        applies(f"effect {effect.pk} ({effect.get_kind_display()})", effect_retry_refused(effect))
+        must_apply(f"effect {effect.pk} ({effect.get_kind_display()})", effect_retry_refused(effect))
         Effect.objects.filter(pk=effect.pk, state__in=(EffectState.REFUSED, EffectState.DEAD, EffectState.PENDING)).update(
             state=EffectState.PENDING, next_attempt_at=clock.now(), first_failed_at=None
         )
@@ -265,7 +265,7 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
         if effect.block_id is not None:
             ProcessingBlock.objects.select_for_update(no_key=True).get(pk=effect.block_id)
         effect.refresh_from_db()
-        applies(f"effect {effect.pk} ({effect.get_kind_display()})", effect_discard_refused(effect))
+        must_apply(f"effect {effect.pk} ({effect.get_kind_display()})", effect_discard_refused(effect))
         note, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
         for row in rows:
             row.state, row.done_at = EffectState.DISCARDED, clock.now()

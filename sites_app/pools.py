@@ -20,7 +20,7 @@ from sites_app.bans import AUTOMATIC
 from sites_app.models import Pool, PoolSite, PoolState, Schedd, ScheddState, Site
 from sites_app.schedds import as_configured, state_refused
 from sites_app.services import written
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.adapters import factory
 from wms2.adapters.types import PoolAnswer
 from wms2.audit import audit, audited
@@ -131,7 +131,7 @@ def pool_change_state(*, pool: Pool, state: PoolState, actor: str, reason: str) 
     """Ask its collector and let DAGs go to its schedds, or not. DAGs that are there are watched in either state. Raises
     InvalidTransition: it is so already."""
     with audited(actor=actor, action="pool_change_state", target=pool.name, target_type="pool", reason=reason, new=state):
-        applies(pool.name, state_refused(pool, state))
+        must_apply(pool.name, state_refused(pool, state))
         written(pool, state=state)
 
 
@@ -182,7 +182,7 @@ def row_remove(*, row: Pool | Schedd, actor: str, reason: str) -> None:
     InvalidTransition: it is in service, or DAGs ran there: then it is kept, disabled."""
     kind = type(row).__name__.lower()
     with audited(actor=actor, action=f"{kind}_remove", target=row.name, target_type=kind, reason=reason):
-        applies(row.name, remove_refused(row))
+        must_apply(row.name, remove_refused(row))
         try:
             with transaction.atomic():
                 type(row).objects.filter(pk=row.pk).delete()

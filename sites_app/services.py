@@ -19,7 +19,7 @@ from sites_app.bans import AUTOMATIC, bans_active, by_whom, site_ban
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites, known_site_names
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition, StaleState
@@ -167,7 +167,7 @@ def site_follow(*, site: Site, actor: str, reason: str) -> None:
         StaleState: it was changed meanwhile.
     """
     with _audited(actor, "site_follow", site, reason, before=site.status_actor):
-        applies(site.name, follow_refused(site))
+        must_apply(site.name, follow_refused(site))
         written(site, {"status": SiteStatus(site.status)}, status_actor="", drain_until=None)
 
 

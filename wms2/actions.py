@@ -40,14 +40,20 @@ class AlreadyDone(str):
     __slots__ = ()
 
 
+def must_apply(row: object, why: str) -> None:
+    """Raises InvalidTransition where there is a reason why not, also that it is so already."""
+    if why:
+        raise InvalidTransition(f"{row}: {why}")
+
+
 def applies(row: object, why: str) -> bool:
     """Whether there is something to do to a row, where ``why`` is why not; there is not if what was asked for is so already.
 
     Raises:
         InvalidTransition: the operation is refused.
     """
-    if why and not isinstance(why, AlreadyDone):
-        raise InvalidTransition(f"{row}: {why}")
+    if not isinstance(why, AlreadyDone):
+        must_apply(row, why)
     return not why
 
 

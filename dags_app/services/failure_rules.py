@@ -15,7 +15,7 @@ from django.forms.models import model_to_dict
 from dags_app.failure_rules import failure_rules_load, pattern_refused, rule_of
 from dags_app.models import FailureRule
 from dags_app.payload.contract.rules import pattern_problem
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.audit import audit, audited
 from wms2.errors import ConfigurationError, InvalidTransition
 
@@ -87,7 +87,7 @@ def failure_rule_take_back(*, row: FailureRule, actor: str, reason: str) -> None
     """
     action, old = "failure_rule_take_back", _reported(row)
     with audited(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, old=old):
-        applies(f"the rule {row.name}", take_back_refused(row))
+        must_apply(f"the rule {row.name}", take_back_refused(row))
         FailureRule.objects.filter(pk=row.pk).delete()
         failure_rules_load()
 

@@ -18,7 +18,7 @@ from dags_app.models import DAG, IN_QUEUE
 from dags_app.planning import writer
 from dags_app.states import history
 from sites_app.schedds import adapter
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus, Submission
 from wms2.audit import audit, refusals_audited
@@ -161,7 +161,7 @@ def _observe(dag: DAG, becomes: JobStatus, reason: str) -> None:
 
 def condor_of(dag: DAG) -> HtcondorAdapter:
     """The schedd that has it in its queue. Raises InvalidTransition: none, as far as is known."""
-    applies(f"DAG {dag.pk}", steer_refused(dag))
+    must_apply(f"DAG {dag.pk}", steer_refused(dag))
     if dag.missing_since is not None:  # by now its number may be another job's, in another queue
         raise InvalidTransition(
             f"DAG {dag.pk} is missing from the queue of {dag.schedd_name} since {dag.missing_since:%Y-%m-%d %H:%M:%S} UTC"

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from requests_app.models import AlertChannel, AlertMessage, AlertRoute, ChannelKind, MessageKind, ServiceLevel
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.adapters.webhooks import address_problem
 from wms2.audit import audited
 from wms2.conf import conf
@@ -46,7 +46,7 @@ def channel_switch(*, channel: AlertChannel, actor: str, reason: str, enabled: b
     """It is sent to again, what waited now; or nothing is until it is enabled. Raises InvalidTransition: it is so already."""
     action = "alert_channel_enable" if enabled else "alert_channel_disable"
     with audited(actor=actor, action=action, target=channel.name, target_type="alert channel", reason=reason):
-        applies(channel, switch_refused(channel, enabled=enabled))
+        must_apply(channel, switch_refused(channel, enabled=enabled))
         AlertChannel.objects.filter(pk=channel.pk).update(enabled=enabled, failures=0, failing_since=None)
         AlertMessage.objects.filter(channel=channel, sent_at=None).update(next_attempt_at=clock.now())
 
@@ -61,7 +61,7 @@ def channel_remove(*, channel: AlertChannel, actor: str, reason: str) -> AlertCh
 def channel_test(*, channel: AlertChannel, actor: str, reason: str) -> None:
     """A message that says nothing is wrong goes out within seconds. Raises InvalidTransition: it gets no messages."""
     with audited(actor=actor, action="alert_channel_test", target=channel.name, target_type="alert channel", reason=reason):
-        applies(channel, test_refused(channel))
+        must_apply(channel, test_refused(channel))
         now = clock.now()
         said = {"installation": conf().instance, "at": now.isoformat(), "alerts": [], "left_out": 0}
         AlertMessage.objects.create(channel=channel, kind=MessageKind.TEST, content=said, created_at=now, next_attempt_at=now)

@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 
 from requests_app.models import Alert, Request, RequestWatch
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.runtime import clock
@@ -43,7 +43,7 @@ def alert_acknowledge(
 def alert_give_back(*, alert: Alert, actor: str, reason: str, alone: bool = False) -> None:
     """It is free again, with those of the same code and cause unless ``alone``. Raises InvalidTransition: it is over, or free."""
     with audited(actor=actor, action="alert_give_back", target=str(alert), target_type="alert", reason=reason, owner=alert.owner):
-        applies(alert, give_back_refused(alert))
+        must_apply(alert, give_back_refused(alert))
         _meant(alert, alone).update(owner="", acknowledged_by="", acknowledged_at=None)
 
 
@@ -66,7 +66,7 @@ def alert_silence(*, alert: Alert, actor: str, reason: str, until: datetime, alo
 def alert_unsilence(*, alert: Alert, actor: str, reason: str, alone: bool = False) -> None:
     """What is sent about it is sent again. Raises InvalidTransition: it is over, or not silenced."""
     with audited(actor=actor, action="alert_unsilence", target=str(alert), target_type="alert", reason=reason):
-        applies(alert, unsilence_refused(alert))
+        must_apply(alert, unsilence_refused(alert))
         _meant(alert, alone).update(silenced_until=None, silenced_by="", silence_reason="")
 
 

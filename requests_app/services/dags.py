@@ -16,7 +16,7 @@ from requests_app.services.decisions import request_hold
 from requests_app.services.moving import request_move
 from requests_app.services.release import ReleaseMode, release_plan, request_release
 from sites_app.models import Schedd
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.audit import audited
 from wms2.errors import InvalidTransition
 
@@ -27,7 +27,7 @@ def dag_remove(*, dag: DAG, actor: str, reason: str) -> None:
     stopped = request.status in (RequestStatus.HELD, RequestStatus.STOPPING) and dag.stop_requested_at is not None
     with _audited("dag_remove", dag, actor, reason):
         if not stopped or _last_of(dag) != dag:
-            applies(f"DAG {dag.pk}", steer_refused(dag))
+            must_apply(f"DAG {dag.pk}", steer_refused(dag))
         request_hold(request=request, actor=actor, reason=reason)
 
 
@@ -37,14 +37,14 @@ def dag_rescue(*, dag: DAG, actor: str, reason: str) -> None:
     if release_repeated(request, actor=actor, reason=reason):
         return
     with _audited("dag_rescue", dag, actor, reason):
-        applies(f"DAG {dag.pk}", rescue_refused(dag))
+        must_apply(f"DAG {dag.pk}", rescue_refused(dag))
         request_release(request=request, actor=actor, reason=reason, mode=ReleaseMode.RESCUE)
 
 
 def dag_move(*, dag: DAG, actor: str, reason: str, to: Schedd | None = None, mode: StopMode = StopMode.NOW) -> None:
     """Have the request go on at another schedd. Done twice it is done once."""
     with _audited("dag_move", dag, actor, reason):
-        applies(f"DAG {dag.pk}", steer_refused(dag))
+        must_apply(f"DAG {dag.pk}", steer_refused(dag))
         request_move(request=_request_of(dag), actor=actor, reason=reason, to=to, mode=mode)
 
 

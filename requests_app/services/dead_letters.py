@@ -11,7 +11,7 @@ from outputs_app.models import Comparison, Effect, StorageCheck
 from outputs_app.services import effect_discard, effect_retry_now
 from requests_app.harvesting.jobs import harvest_decide
 from requests_app.models import DeadLetter, DeadLetterKind, Harvest, HarvestState, ReqMgr2Request, RequestStatus
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.audit import audited
 from wms2.errors import StaleState
 from wms2.models import FailingTask
@@ -51,7 +51,7 @@ def dead_letter_discard(*, dead_letter: DeadLetter, actor: str, reason: str) -> 
     Raises:
         InvalidTransition, StaleState: it cannot be given up here, it is over by now, or its owner refuses.
     """
-    applies(dead_letter, discard_refused(dead_letter))
+    must_apply(dead_letter, discard_refused(dead_letter))
     _ACTS[K(dead_letter.kind)][1](dead_letter, actor, reason)
 
 

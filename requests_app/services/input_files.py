@@ -15,7 +15,7 @@ from requests_app.work.exclusions import files_taken
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.remaining import record_left_out
 from requests_app.work.spec import spec_of
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
 
@@ -89,7 +89,7 @@ def _named(workflow: Workflow, lfns: Sequence[str], field: str) -> list[InputFil
 def _excluded(workflow: Workflow, lfns: Sequence[str]) -> list[InputFile]:
     rows = [row for row in _named(workflow, lfns, "files") if row.excluded_at is not None]  # asked for again, it was done already
     for row in rows:
-        applies(row.lfn, restore_refused(row))
+        must_apply(row.lfn, restore_refused(row))
     return rows
 
 

@@ -20,7 +20,7 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
-from wms2.actions import applies
+from wms2.actions import must_apply
 from wms2.audit import audited
 from wms2.celery import app
 from wms2.conf import conf
@@ -135,7 +135,7 @@ def pool_change(*, pool: WorkerPool, state: WorkerPoolState, actor: str, reason:
     """Drain or resume a pool. Raises InvalidTransition: it is so already; StaleState: another user has changed it since
     it was read."""
     with audited(actor=actor, action=f"pool_{state}", target=pool.queue, target_type="pool", reason=reason, old=pool.state):
-        applies(pool.queue, pool_change_refused(pool, state))
+        must_apply(pool.queue, pool_change_refused(pool, state))
         changes = {"state": state, "since": clock.now(), "reason": f"{actor}: {reason}"}
         if WorkerPool.objects.filter(pk=pool.pk, state=pool.state).update(**changes) != 1:
             raise StaleState(f"{pool.queue} is no longer {pool.get_state_display().lower()}")
