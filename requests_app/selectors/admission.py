@@ -116,8 +116,7 @@ class Queue:
         if left > 0:
             wanted |= Q(pk__in=pausing.values("pk")[first : first + left])
         rows = {row.pk: row for row in Request.objects.filter(wanted).only(*_SHOWN).order_by("next_attempt_at", "id")}
-        there = [row for row in ranked if row.waiting.key in rows]
-        found = [self.shown(rows.pop(row.waiting.key), row) for row in there]
+        found = [self.shown(rows.pop(row.waiting.key), row) for row in ranked if row.waiting.key in rows]
         return found + [QueuedRow(request) for request in rows.values()]
 
     def shown(self, request: Request, row: Ranked) -> QueuedRow:
