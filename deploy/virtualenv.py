@@ -27,6 +27,7 @@ INSTALL = ("install", "--quiet", "--no-deps", "--require-hashes", "--only-binary
 # The first pip that can install into another interpreter's environment (--python).
 FIRST_PIP = (22, 3)
 PIP_SUITE, PIP_PACKAGE = "trixie", "python3-pip-whl"
+INSTALL_SECONDS = 1500.0
 INTERPRETERS = ("python3", "python3.11", "python3.12", "python3.13")
 
 
@@ -119,28 +120,23 @@ class Environment:
         marker = self.directory / self.marker
         return marker.exists() and marker.read_text() == self.made_from and os.access(self.python, os.X_OK)
 
-    def ensure(
-        self, *, python: str, log: Path, locked_by: Path, seconds: float, check: Callable[[], None] = lambda: None
-    ) -> bool:
-        """Make the environment with ``python`` unless it is complete; returns whether it was made. One set-up at a time.
-
-        ``check`` raises where the directory may not be emptied.
+    def ensure(self, *, python: str, log: Path, locked_by: Path) -> None:
+        """Make the environment with ``python`` unless it is complete. One set-up at a time.
 
         Raises:
             StackError: pip failed, which ``log`` tells about, or there is no pip.
         """
         if self.is_complete():
-            return False
+            return
         dropped = ("PYTHONPATH", "PYTHONHOME")  # another interpreter's
         environment = {k: v for k, v in os.environ.items() if k not in dropped} | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
         def run(argv: Sequence[str]) -> None:
-            run_logged(argv, log=log, environment=environment, cwd=self.lock.parent, seconds=seconds)
+            run_logged(argv, log=log, environment=environment, cwd=self.lock.parent, seconds=INSTALL_SECONDS)
 
         with locked(locked_by, self.name):
             if self.is_complete():
-                return False
-            check()
+                return
             say(f"{self.name}: installing the locked packages into {self.directory} (log: {log})")
             for entry in self.directory.iterdir() if self.directory.exists() else ():
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
@@ -155,4 +151,3 @@ class Environment:
             run([*pip, *INSTALL, str(self.lock)])
             (self.directory / self.marker).write_text(self.made_from)
         say(f"{self.name}: complete")
-        return True

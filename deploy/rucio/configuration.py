@@ -10,21 +10,20 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.rucio.settings import ADMIN_ACCOUNT, HERE, HOST, SERVICE_ACCOUNT, Settings
+from deploy.rucio.server import ACCOUNTS, ADMIN_ACCOUNT, HERE, HOST, Server
 from deploy.stack.identity import write_private
 
 PACKAGE = "wms2_rucio_policy"
-ACCOUNTS = (ADMIN_ACCOUNT, SERVICE_ACCOUNT)
 
 
-def passwords(settings: Settings) -> dict[str, str]:
+def passwords(server: Server) -> dict[str, str]:
     """The password of each account; made up at the first call and kept."""
     try:
-        kept = json.loads(settings.passwords_file.read_text())
+        kept = json.loads(server.passwords_file.read_text())
     except FileNotFoundError:
         kept = {}
     wanted = {account: kept.get(account) or secrets.token_urlsafe(24) for account in ACCOUNTS}
-    write_private(settings.passwords_file, json.dumps(wanted, indent=2) + "\n")
+    write_private(server.passwords_file, json.dumps(wanted, indent=2) + "\n")
     return wanted
 
 
@@ -33,16 +32,16 @@ def _escaped(value: str | Path) -> str:
     return str(value).replace("%", "%%")
 
 
-def write(settings: Settings) -> None:
+def write(server: Server) -> None:
     """Write all files; repeatable."""
-    alembic = settings.state / "server/etc/alembic.ini"
-    scripts = next(settings.venv.glob("lib/python3*/site-packages/rucio/db/sqla/migrate_repo"))  # Rucio's own migrations
-    settings.logs.mkdir(parents=True, exist_ok=True)
-    known = passwords(settings)
+    alembic = server.state / "server/etc/alembic.ini"
+    scripts = next(server.venv.glob("lib/python3*/site-packages/rucio/db/sqla/migrate_repo"))  # Rucio's own migrations
+    server.logs.mkdir(parents=True, exist_ok=True)
+    known = passwords(server)
     values = {
-        "logs": _escaped(settings.logs),
-        "database": _escaped(settings.sqlalchemy_url),
-        "templates": _escaped(settings.venv / "rucio/etc/mail_templates"),
+        "logs": _escaped(server.logs),
+        "database": _escaped(server.sqlalchemy_url),
+        "templates": _escaped(server.venv / "rucio/etc/mail_templates"),
         "alembic": _escaped(alembic),
         "scripts": _escaped(scripts),
         "package": PACKAGE,
@@ -50,12 +49,12 @@ def write(settings: Settings) -> None:
         "account": ADMIN_ACCOUNT,
         "password": known[ADMIN_ACCOUNT],
     }
-    _write(settings.server_config, "server.cfg", values)
+    _write(server.config, "server.cfg", values)
     _write(alembic, "alembic.ini", values)
     for account in ACCOUNTS:
-        home = settings.client_home(account)
+        home = server.client_home(account)
         token = _escaped(home / f"token-{account}")
-        client = {"url": settings.url, "account": account, "password": known[account], "token": token}
+        client = {"url": server.url, "account": account, "password": known[account], "token": token}
         _write(home / "etc/rucio.cfg", "client.cfg", client)
 
 

@@ -1,142 +1,110 @@
-#!/usr/bin/env python3
-"""A real Rucio server on this machine, on the loopback interface, for the demo and the tests. Every command may be repeated.
-
-    server.py setup      the environment, the configuration, the tables and accounts
-    server.py start      in the background; waits until it answers      (run: in the foreground, for a supervisor)
-    server.py seed       scope, RSEs, limits, distances; needs STORAGE_ROOT
-    server.py reset      remove every DID, replica and rule; accounts and RSEs stay; the server may run meanwhile
-    server.py settle     play FTS: pending tape copies arrive
-    server.py status     exit 0 when it answers
-    server.py env        lines for a shell: where WMS2 finds the client configuration
-    server.py stop
-
-Variables: STATE (absolute, all it writes), VENV (STATE/venv; may be shared), PORT (18500), DATABASE_URL (postgresql://… or
-sqlite:////abs/file; default a SQLite file in STATE), WORKERS (2), STORAGE_ROOT (directory with one directory per RSE),
-XROOTD_PORT (of the server behind T2_DE_DESY; 0: none), PYTHON.
-"""
+"""The Rucio server: where its files lie, and how it and the programs of ``inside/`` are started. Nothing is written here."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import subprocess
-import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # started by its path, before anything is installed
-
-from deploy.rucio import configuration, environment, service
-from deploy.rucio.settings import ADMIN_ACCOUNT, HERE, SCOPE, SERVICE_ACCOUNT, RucioServerError, Settings, from_environment
-from deploy.stack.errors import StackError
-from deploy.stack.steps import locked
-
-_NOT_READY = 3
-_STEP_SECONDS = 300
-
-
-def _inside(settings: Settings, program: str, *arguments: str, stdin: str = "", extra: dict[str, str] | None = None) -> int:
-    """Run a program of ``inside/`` in the server's environment; returns 0 or the "not ready" code, raises on others."""
-    result = subprocess.run(
-        [str(settings.python), str(HERE / program), *arguments], input=stdin, text=True, cwd=settings.state, capture_output=True,
-        env=settings.server_environment() | (extra or {}), timeout=_STEP_SECONDS, check=False,
-    )  # fmt: skip
-    if result.returncode not in (0, _NOT_READY):
-        end = "\n".join((result.stdout + result.stderr).strip().splitlines()[-12:])
-        raise RucioServerError(f"{Path(program).name} {' '.join(arguments)} failed with code {result.returncode}:\n{end}")
-    if result.stdout.strip():
-        print(result.stdout.strip())
-    return result.returncode
+HERE = Path(__file__).resolve().parent
+HOST = "127.0.0.1"
+ADMIN_ACCOUNT = "root"
+SERVICE_ACCOUNT = "wms2"
+ACCOUNTS = (ADMIN_ACCOUNT, SERVICE_ACCOUNT)
+SCOPE = "cms"
+APPLICATION = "rucio.web.rest.flaskapi.v1.main:application"
+REQUEST_SECONDS = 300
 
 
-def _database(settings: Settings, action: str, stdin: str = "") -> int:
-    # Not as an argument: the URL may hold a password, and arguments can be read by all users.
-    url = settings.database_url.replace("postgres://", "postgresql://", 1)
-    return _inside(settings, "inside/database.py", action, stdin=stdin, extra={"DATABASE_URL": url})
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server.
 
+    Args:
+        state: everything it writes, except the environment.
+        venv: the server's environment; servers of several states may share one.
+        port: on 127.0.0.1.
+        database_url: ``postgresql://…`` or ``sqlite:////abs/file``; the database is made when it is missing.
+        storage_root: ``<storage_root>/<RSE>/store/...`` are the files.
+        xrootd_port: of the server before the files of the RSE that has one.
+    """
 
-def _as_admin(settings: Settings) -> dict[str, str]:
-    home = settings.client_home(ADMIN_ACCOUNT)
-    return {"RUCIO_HOME": str(home), "RUCIO_CONFIG": str(home / "etc/rucio.cfg")}
+    state: Path
+    venv: Path
+    port: int
+    database_url: str
+    storage_root: Path
+    xrootd_port: int
 
+    @property
+    def python(self) -> Path:
+        return self.venv / "bin/python"
 
-def setup(settings: Settings) -> None:
-    """Everything up to a server that can be started."""
-    settings.state.mkdir(parents=True, exist_ok=True)
-    made = environment.install(settings, os.environ.get("PYTHON") or sys.executable)
-    with locked(settings.state / "setup.lock", "rucio"):
-        configuration.write(settings)
-        passwords = json.dumps(configuration.passwords(settings))
-        built = _database(settings, "prepare", passwords) == _NOT_READY
-        if built:
-            _inside(settings, "inside/bootstrap.py", stdin=passwords)
-    changed = [word for word, done in (("environment", made), ("database", built)) if done]
-    print(f"Rucio is set up in {settings.state}" + (f" (made: {', '.join(changed)})" if changed else ""))
+    @property
+    def config(self) -> Path:
+        return self.state / "server/etc/rucio.cfg"
 
+    @property
+    def logs(self) -> Path:
+        return self.state / "log"
 
-def _require_setup(settings: Settings) -> None:
-    if not environment.is_finished(settings) or not settings.server_config.exists():
-        raise RucioServerError(f"nothing is set up in STATE {settings.state} with VENV {settings.venv}: run setup first")
-    configuration.write(settings)  # PORT or DATABASE_URL may differ from last time
+    @property
+    def passwords_file(self) -> Path:
+        return self.state / "passwords.json"
 
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
 
-def seed(settings: Settings) -> None:
-    """Scope, RSEs, limits, distances; the server must run."""
-    if settings.storage_root is None:
-        raise RucioServerError("STORAGE_ROOT is not set: give the directory that holds one directory per RSE")
-    extra = {"STORAGE_ROOT": str(settings.storage_root), "XROOTD_PORT": str(settings.xrootd_port), "SCOPE": SCOPE}
-    extra["WMS2_RUCIO_ACCOUNTS"] = ",".join(configuration.ACCOUNTS)
-    _inside(settings, "inside/seed.py", extra=extra | _as_admin(settings))
-    print("Rucio is seeded")
+    @property
+    def sqlalchemy_url(self) -> str:
+        """The URL with the driver named: without it SQLAlchemy would look for psycopg2."""
+        return self.database_url.replace("postgresql://", "postgresql+psycopg://", 1)
 
+    def client_home(self, account: str) -> Path:
+        """RUCIO_HOME of clients that act as ``account``. The service account's is ``client``: the one WMS2 is given."""
+        return self.state / ("client" if account == SERVICE_ACCOUNT else "admin")
 
-def evaluate(settings: Settings, *names: str) -> None:
-    """What a Rucio with daemons does within minutes: rules of these blocks follow what was attached to them, and detached."""
-    _inside(settings, "inside/evaluate.py", *names)
+    @property
+    def argv(self) -> tuple[str | Path, ...]:
+        """The server in the foreground. One thread per worker: Rucio's sessions are not made for more."""
+        # Workers touch a file each second; on a busy disk that can take longer than the time limit, in memory it cannot.
+        heartbeats = "/dev/shm" if os.access("/dev/shm", os.W_OK) else self.state  # noqa: S108
+        return (
+            self.python, "-m", "gunicorn",
+            "--config", HERE / "inside/gunicorn_conf.py",
+            "--bind", f"{HOST}:{self.port}",
+            "--workers", "1" if self.database_url.startswith("sqlite:") else "2",  # writers of SQLite exclude each other
+            "--threads", "1",
+            "--timeout", str(REQUEST_SECONDS),
+            "--worker-tmp-dir", heartbeats,
+            "--no-control-socket",  # it would be one for all servers of a user
+            "--error-logfile", self.logs / "gunicorn.log",
+            "--access-logfile", self.logs / "access.log",
+            "--capture-output",
+            APPLICATION,
+        )  # fmt: skip
 
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Of everything that runs in the server's environment, which keeps its own bytecode: other checkouts use it too."""
+        dropped = ("RUCIO_", "PYTHON")  # another Rucio's client settings, another interpreter's paths
+        environment = {k: v for k, v in base.items() if not k.startswith(dropped)}
+        environment |= {"RUCIO_HOME": str(self.state / "server"), "RUCIO_CONFIG": str(self.config)}
+        return environment | {"PYTHONPATH": str(HERE / "policy"), "PYTHONUNBUFFERED": "1"}
 
-def run_command(name: str, settings: Settings) -> int:
-    """One command; returns the exit code."""
-    if name not in ("setup", "stop", "status", "env"):
-        _require_setup(settings)
-    if name in ("seed", "settle") and service.ping(settings) is None:
-        raise RucioServerError(f"no Rucio server answers on {settings.url}: run start first")
-    match name:
-        case "setup":
-            setup(settings)
-        case "run":
-            service.run(settings)
-        case "start":
-            service.start(settings)
-        case "seed":
-            seed(settings)
-        case "reset":
-            _database(settings, "empty")
-            print("Rucio is empty")
-        case "settle":
-            _inside(settings, "transfers.py", extra=_as_admin(settings))
-        case "env":
-            print(f"export WMS2_RUCIO_HOME={settings.client_home(SERVICE_ACCOUNT)}")
-            print(f"export WMS2_RUCIO_ACCOUNT={SERVICE_ACCOUNT}")
-        case "stop":
-            print("Rucio stopped" if service.stop(settings) else "Rucio was not running")
-    if name not in ("start", "status"):
-        return 0
-    answers, line = service.status(settings)
-    print(line)
-    return int(not answers)
+    def preparing(self) -> dict[str, str]:
+        """What ``inside/database.py`` is given, not as arguments: the URL may hold a password, and all can read arguments."""
+        return {"DATABASE_URL": self.database_url, "PASSWORDS_FILE": str(self.passwords_file)}
 
-
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="server.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = ["setup", "start", "run", "seed", "reset", "settle", "status", "env", "stop"]
-    parser.add_argument("command", choices=commands)
-    try:
-        return run_command(parser.parse_args(arguments).command, from_environment(os.environ))
-    except (StackError, subprocess.TimeoutExpired) as error:
-        print(f"rucio: {error}", file=sys.stderr)
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    def seeding(self) -> dict[str, str]:
+        """What ``inside/seed.py`` is given, which acts as the administrator."""
+        home = self.client_home(ADMIN_ACCOUNT)
+        return {
+            "RUCIO_HOME": str(home),
+            "RUCIO_CONFIG": str(home / "etc/rucio.cfg"),
+            "STORAGE_ROOT": str(self.storage_root),
+            "XROOTD_PORT": str(self.xrootd_port),
+            "SCOPE": SCOPE,
+            "WMS2_RUCIO_ACCOUNTS": ",".join(ACCOUNTS),
+        }

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.htcondor.pool import Pool
-from deploy.rucio.settings import SERVICE_ACCOUNT
+from deploy.rucio.server import SERVICE_ACCOUNT
 from deploy.stack.identity import Identity, write_private
 from deploy.stack.paths import ENV_FILE, KINDS, TEST_KINDS
 

@@ -17,7 +17,6 @@ from deploy.nginx import install as nginx_install
 from deploy.prefix import installed_version
 from deploy.prometheus import install as prometheus_install
 from deploy.rucio import environment as rucio_environment
-from deploy.rucio.settings import from_environment
 from deploy.stack import venv
 from deploy.stack.errors import StackError
 from deploy.stack.paths import Layout
@@ -84,8 +83,9 @@ def rucio_venv(layout: Layout) -> Path:
 
 def ensure_rucio(layout: Layout) -> None:
     """Install the Rucio server unless it is there."""
-    places = {"STATE": str(layout.tools / "rucio-install"), "VENV": str(rucio_venv(layout))}
-    rucio_environment.install(from_environment(places), venv.interpreter())
+    directory = rucio_venv(layout)
+    log, lock = (directory.with_name(f"{directory.name}.{kind}") for kind in ("log", "lock"))
+    rucio_environment.environment(directory).ensure(python=venv.interpreter(), log=log, locked_by=lock)
 
 
 def xrootd_prefix(layout: Layout) -> Path:

@@ -8,8 +8,6 @@ from pathlib import Path
 from deploy.stack.paths import Layout
 from deploy.virtualenv import Environment, digest
 
-INSTALL_SECONDS = 1500.0
-
 
 def interpreter() -> str:
     """The Python that environments are made from: the one running the stack, not an environment's link to it."""
@@ -22,4 +20,4 @@ def ensure(layout: Layout) -> None:
     made_from = f"{digest(pip_lock, lock)} {interpreter()} {sys.version.split()[0]}\n"
     environment = Environment("python environment", layout.venv, pip_lock, lock, ".complete", made_from)
     state = layout.state_root
-    environment.ensure(python=interpreter(), log=state / "logs/venv.log", locked_by=state / "venv.lock", seconds=INSTALL_SECONDS)
+    environment.ensure(python=interpreter(), log=state / "logs/venv.log", locked_by=state / "venv.lock")

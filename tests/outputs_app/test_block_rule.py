@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from deploy.rucio.transfers import settle
 from outputs_app.blocks.filling import blocks_register_sealed
 from outputs_app.effects import rucio as rucio_effects
 from outputs_app.effects.executor import effects_run_due
@@ -30,7 +29,7 @@ from outputs_app.models import (
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.owed_to_rucio import DISK, TAPE, complete, rules, run
-from tests.support.rucio import SCOPE, evaluate, plain_client, rucio_home
+from tests.support.rucio import SCOPE, evaluate, plain_client, rucio_home, settle
 from tests.support.scripted.faults import PowerCut
 from wms2.adapters import factory
 from wms2.adapters.rucio import RucioAdapter
@@ -184,7 +183,7 @@ def test_the_block_rule_ends_only_when_every_file_is_on_tape(
     assert set(run().values()) == {"done"}
     block.refresh_from_db()
     source = block.source_rule_id
-    settle(admin, rule_ids=[block.tape_rule_id])
+    settle(admin, [block.tape_rule_id])
     if not on_tape:  # Rucio's block has lost one; the rule was OK all the same
         admin.detach_dids(SCOPE, block.dbs_block_name, [{"scope": SCOPE, "name": block.files.order_by("lfn")[0].lfn}])
         evaluate(block.dbs_block_name)

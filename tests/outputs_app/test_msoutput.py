@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from deploy.rucio.transfers import settle
 from outputs_app.blocks.placements import placement_set
 from outputs_app.effects.executor import effects_run_due
 from outputs_app.effects.source_rules import source_rules_check
@@ -24,7 +23,7 @@ from outputs_app.models import (
 from tests.support.adapters import adapters_forget
 from tests.support.neighbours import MSOutput, RuleCleaner, root
 from tests.support.owed_to_rucio import DISK, TAPE, complete, rules, run
-from tests.support.rucio import APPROVED_TAPE
+from tests.support.rucio import APPROVED_TAPE, settle
 from wms2.conf import conf
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
@@ -70,7 +69,7 @@ def test_source_rules_stay_until_msoutputs_rule_has_every_file_on_tape(admin: An
     tape = MSOutput(admin).place(container, TAPE)
     source_rules_check()
     assert not Effect.objects.filter(kind=EffectKind.RUCIO_UNPROTECT).exists(), "on their way to tape"
-    settle(admin, rule_ids=[tape])
+    settle(admin, [tape])
     assert RuleCleaner(admin).clean(container) == []
     source_rules_check()
     assert run()["rucio_unprotect"] == "done"
@@ -86,7 +85,7 @@ def test_a_tape_rule_that_ends_again_keeps_nothing(admin: Any, monkeypatch: pyte
     run()
     BlockValidation.objects.create(block=block, asked_at=timezone.now(), validated_at=timezone.now())
     tape = MSOutput(admin, account="wma_prod").place(block.dataset.name, TAPE)
-    settle(admin, rule_ids=[tape])
+    settle(admin, [tape])
     source_rules_check()
     assert RuleCleaner(admin).clean(block.dataset.name) == [tape]
     assert run()["rucio_unprotect"] == "pending"

@@ -11,7 +11,6 @@ import pytest
 from django.utils import timezone
 from rucio.common.exception import RequestNotFound
 
-from deploy.rucio.transfers import settle
 from outputs_app.blocks.placements import placement_set
 from outputs_app.effects import HANDLERS, taking_back, time_slices
 from outputs_app.effects.executor import effects_claim, effects_run_due
@@ -21,7 +20,7 @@ from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.faults import fault
 from tests.support.owed_to_rucio import DISK, RUCIO, TAPE, complete, rules, run
-from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
+from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home, settle
 from wms2.adapters import factory
 from wms2.adapters.rucio import RucioAdapter
 from wms2.conf import conf
@@ -240,7 +239,7 @@ def test_source_rules_end_only_while_the_tape_rule_is_ok(admin: Any, block: Proc
     assert "REPLICATING, so the source rules stay" in effect.last_error
     comment = comment_of(block.workflow.request_id)
     assert factory.rucio().block_rules_ok(comment) == {block.source_rule_id}
-    settle(admin, rule_ids=[block.tape_rule_id])
+    settle(admin, [block.tape_rule_id])
     assert factory.rucio().block_rules_ok(comment) == {block.source_rule_id, block.tape_rule_id}
     Effect.objects.filter(pk=effect.pk).update(next_attempt_at=overdue())
     died(effect, called=called)

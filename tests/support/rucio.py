@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import configparser
 import os
+import subprocess
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,7 @@ from typing import Any
 import pytest
 from rucio.client import Client
 
-from deploy.rucio import server
-from deploy.rucio.settings import from_environment
+from deploy.rucio.server import HERE, Server
 from deploy.stack import tools
 from deploy.stack.paths import layout
 from wms2.adapters.rucio import RucioAdapter
@@ -97,8 +98,22 @@ def entries(files: list[RucioFile]) -> list[dict[str, Any]]:
 
 def evaluate(*names: str) -> None:
     """Rucio's judge-evaluator looks at these blocks, in the environment of the stack's server."""
-    place = {"STATE": str(rucio_home().parent), "VENV": str(tools.rucio_venv(layout()))}
-    server.evaluate(from_environment(place), *names)
+    server = Server(rucio_home().parent, tools.rucio_venv(layout()), 0, "", Path(), 0)
+    argv = [server.python, HERE / "inside/evaluate.py", *names]
+    subprocess.run(argv, env=server.environment(os.environ), check=True, timeout=300)
+
+
+def settle(client: Any, rule_ids: Sequence[str], rse_expression: str = "rse_type=TAPE") -> int:
+    """Plays FTS: the files that these rules want at these RSEs are declared to have arrived; how many. None is copied.
+
+    The requests that Rucio made stay listed, since no daemon finishes them: look at rules, never at requests.
+    """
+    receiving = {row["rse"] for row in client.list_rses(rse_expression)}
+    locks = [lock for rule_id in rule_ids for lock in client.list_replica_locks(rule_id)]
+    arrived = [lock for lock in locks if lock["state"] == "REPLICATING" and lock["rse"] in receiving]
+    for lock in arrived:
+        client.update_replicas_states(lock["rse"], [{"scope": lock["scope"], "name": lock["name"], "state": "A"}])
+    return len(arrived)
 
 
 def block_of(rucio: RucioAdapter, names: Names, rse: str, files: list[RucioFile]) -> str:

@@ -1,4 +1,4 @@
-"""Makes Rucio's tables, its root account and WMS2's service account. Runs in the server's environment; passwords: JSON on stdin.
+"""Makes Rucio's tables, its root account and WMS2's service account. Runs in the server's environment; $PASSWORDS_FILE is JSON.
 
 Every step looks first, so a bootstrap that was killed is finished by the next one. Passwords already in the database are
 replaced by the given ones.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
+from pathlib import Path
 
 from rucio.common.constants import DEFAULT_VO
 from rucio.common.types import InternalAccount
@@ -54,7 +54,7 @@ def ensure_account(name: str, password: str) -> None:
 
 
 def main() -> None:
-    passwords: dict[str, str] = json.load(sys.stdin)
+    passwords: dict[str, str] = json.loads(Path(os.environ["PASSWORDS_FILE"]).read_text())
     build()
     for name, password in passwords.items():
         ensure_account(name, password)

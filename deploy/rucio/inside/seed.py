@@ -60,7 +60,7 @@ RSES = (
     Rse("T1_US_FNAL_Disk", "DISK", 1, "US", 40),
     Rse("T2_CH_CERN", "DISK", 2, "CH", 30),
     Rse("T2_US_Purdue", "DISK", 2, "US", 20),
-    Rse("T2_DE_DESY", "DISK", 2, "DE", 20, xrootd_port=int(os.environ.get("XROOTD_PORT", "0"))),
+    Rse("T2_DE_DESY", "DISK", 2, "DE", 20, xrootd_port=int(os.environ["XROOTD_PORT"])),
     Rse("T1_US_FNAL_Tape", "TAPE", 1, "US", 40, wmcore_output_tape=True),
     Rse("T1_DE_KIT_Tape", "TAPE", 1, "DE", 10, wmcore_output_tape=True),
     Rse("T1_US_FNAL_Tape_Test", "TAPE", 1, "US", 40, cms_type="test", requires_approval=True),

@@ -6,33 +6,29 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+from deploy.rucio import configuration
+from deploy.rucio.server import HERE, Server
 from deploy.run import healthy
-from deploy.stack import venv
 from deploy.stack.services.base import Place, Service
 
 
 def service(place: Place, port: int, environment: Path, database_url: str, xrootd_port: int) -> Service:
     """One server in the Python environment; ``database_url`` is empty for a SQLite file of its own."""
-    # its Python environment, which other checkouts use too, keeps its own bytecode
-    place = replace(place, environment={k: v for k, v in place.environment.items() if k != "PYTHONPYCACHEPREFIX"})
-    settings = {
-        "STATE": str(place.directory / "rucio"),
-        "PORT": str(port),
-        "VENV": str(environment),
-        "DATABASE_URL": database_url,
-        "STORAGE_ROOT": str(place.directory / "storage"),
-        "XROOTD_PORT": str(xrootd_port),
-        "WORKERS": "2",
-    }
-    program = (venv.interpreter(), "-m", "deploy.rucio.server")
+    state, storage = place.directory / "rucio", place.directory / "storage"
+    server = Server(state, environment, port, database_url or f"sqlite:///{state}/rucio.db", storage, xrootd_port)
+    inside = replace(place, environment=server.environment(place.environment))
 
-    def run(command: str) -> None:
-        place.run(f"rucio-{command}", *program, command, seconds=180.0, **settings)
+    def run(program: str, variables: dict[str, str]) -> None:
+        inside.run(f"rucio-{program}", server.python, HERE / f"inside/{program}.py", seconds=180.0, **variables)
+
+    def prepare() -> None:
+        configuration.write(server)
+        run("database", server.preparing())
 
     return replace(
-        place.service("rucio", *program, "run", problem=lambda: healthy.problem(f"http://127.0.0.1:{port}/ping")),
-        environment={**place.environment, **settings},
-        prepare=lambda: run("setup"),
-        finish=lambda: run("seed"),
+        inside.service("rucio", *server.argv, problem=lambda: healthy.problem(f"{server.url}/ping")),
+        cwd=state,
+        prepare=prepare,
+        finish=lambda: run("seed", server.seeding()),
         stop_signal=signal.SIGINT,  # gunicorn's quick shutdown: its clients have been stopped before
     )

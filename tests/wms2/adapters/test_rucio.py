@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from deploy.rucio.transfers import settle
 from tests.support.rucio import (
     ACCOUNT,
     SCOPE,
@@ -20,6 +19,7 @@ from tests.support.rucio import (
     lfns_of,
     plain_client,
     rucio_home,
+    settle,
 )
 from wms2.adapters.rucio import RucioAdapter
 from wms2.adapters.rucio_types import RucioFile, RuleState
@@ -295,7 +295,7 @@ def test_a_block_gets_one_tape_rule_that_is_ok_when_its_files_arrived(rucio: Ruc
     assert rucio.tape_rule(block, KIT_TAPE, "again") == rule_id
     rule = rucio.rule(rule_id)
     assert (rule.state, rule.is_locked, rule.locks_replicating, rule.did_type) == (RuleState.REPLICATING, True, 2, "DATASET")
-    assert settle(client, rule_ids=[rule_id]).files == 2
+    assert settle(client, [rule_id]) == 2
     rule = rucio.rule(rule_id)
     assert (rule.state, rule.locks_ok, rule.locks_replicating) == (RuleState.OK, 2, 0)
     assert rucio.block_locations([block]) == {block: {FNAL: True, KIT_TAPE: True}}
@@ -307,7 +307,7 @@ def test_what_a_rule_on_a_block_keeps_is_told_by_name(rucio: RucioAdapter, clien
     block = block_of(rucio, names, FNAL, files[:2])
     rule = rucio.rule(rucio.tape_rule(block, KIT_TAPE, "w"))
     assert rucio.files_kept(block, rule) == set(), "none has arrived"
-    settle(client, rule_ids=[rule.rule_id])
+    settle(client, [rule.rule_id])
     assert rucio.files_kept(block, rule) == rucio.files_kept(block, rule, {KIT_TAPE}) == {file.lfn for file in files[:2]}
     assert rucio.files_kept(block, rule, {FNAL}) == set()
     elsewhere = names.block()
@@ -324,7 +324,7 @@ def test_what_a_containers_rule_keeps_of_each_block_is_known_once_it_is_there(
     container = block.partition("#")[0]
     rule_id = rucio.disk_rule(container, CERN, "w", "Production Output", copies=1, lifetime_seconds=None)
     assert rucio.files_kept(block, rucio.rule(rule_id)) == set()
-    assert settle(client, CERN, [rule_id]).files == 2
+    assert settle(client, [rule_id], CERN) == 2
     assert rucio.files_kept(block, rucio.rule(rule_id)) == {file.lfn for file in files}
     assert rucio.files_kept(block, rucio.rule(rule_id), rucio.tapes()) == set()
     later = f"{container}#later"
