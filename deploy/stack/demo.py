@@ -8,6 +8,7 @@ import secrets
 from functools import partial
 from pathlib import Path
 
+from deploy.prometheus.install import PACKAGES as PROMETHEUS
 from deploy.stack import stacks, tools
 from deploy.stack.errors import StackError
 from deploy.stack.services import monitoring, simulators, sso
@@ -47,7 +48,7 @@ def start_monitoring(stack: Stack, supervisor: Supervisor) -> None:
     stack.wms2.reader_token(monitoring.READER, monitoring.token_file(stack))
     bare = {name: value for name, value in stack.environment.items() if name not in stack.settings}
     place = Place(stack.layout, stack.directory, bare)
-    supervisor.start(monitoring.services(place, tools.prometheus_prefix(stack.layout), stack.ports))
+    supervisor.start(monitoring.services(place, tools.prefix(PROMETHEUS, stack.layout), stack.ports))
 
 
 def furnish_examples(stack: Stack) -> None:

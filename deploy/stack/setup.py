@@ -6,21 +6,24 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
+from deploy.nginx.install import PACKAGES as NGINX
+from deploy.prometheus.install import PACKAGES as PROMETHEUS
 from deploy.stack import tools, venv
 from deploy.stack.paths import Layout
 from deploy.stack.services import monitoring
 from deploy.stack.steps import each_of, say
+from deploy.xrootd.install import PACKAGES as XROOTD
 
 PARTS: Mapping[str, Callable[[Layout], None]] = {
     "python environment": venv.ensure,
     "htcondor": tools.ensure_htcondor,
     "rucio": tools.ensure_rucio,
-    "xrootd": tools.ensure_xrootd,
+    "xrootd": partial(tools.ensure, XROOTD),
 }
-MONITORING: Mapping[str, Callable[[Layout], None]] = {"prometheus": tools.ensure_prometheus}
+MONITORING: Mapping[str, Callable[[Layout], None]] = {"prometheus": partial(tools.ensure, PROMETHEUS)}
 FOR_TESTS: Mapping[str, Callable[[Layout], None]] = {
     "browser": tools.ensure_browser,
-    "nginx": tools.ensure_nginx,
+    "nginx": partial(tools.ensure, NGINX),
     **MONITORING,
 }
 HEARTBEAT_SECONDS = 15.0

@@ -25,6 +25,7 @@ from deploy.stack.services import external, htcondor, postgres, rucio, simulator
 from deploy.stack.services.base import Place, Service
 from deploy.stack.services.django import Wms2
 from deploy.stack.supervisor import Supervisor
+from deploy.xrootd.install import PACKAGES as XROOTD
 from deploy.xrootd.server import Server
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -138,7 +139,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
         (directory / name).mkdir(parents=True, exist_ok=True)
     try:
         chosen = ports.allocate(kind, directory, layout.tools / PORTS_REGISTER)
-        storage = xrootd.server(directory, tools.xrootd_prefix(layout), chosen["xrootd"])
+        storage = xrootd.server(directory, tools.prefix(XROOTD, layout), chosen["xrootd"])
         pool, *more = _pools(layout, kind, directory, chosen, storage)
     except OSError as error:
         raise StackError(str(error)) from error

@@ -11,17 +11,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.browser import install as browser_install
+from deploy.browser.install import PACKAGES as BROWSER
+from deploy.browser.install import program
 from deploy.htcondor import pool
-from deploy.nginx import install as nginx_install
-from deploy.prefix import installed_version
-from deploy.prometheus import install as prometheus_install
+from deploy.prefix import Packages, installed_version
 from deploy.rucio import environment as rucio_environment
 from deploy.stack import venv
 from deploy.stack.errors import StackError
 from deploy.stack.paths import Layout
 from deploy.stack.steps import locked, run_logged, say
-from deploy.xrootd import install as xrootd_install
 
 # WMS2_HTCONDOR chooses the series; each comes from the Debian suite that has it.
 SUITES: Mapping[str, str] = {"23": "trixie", "25": "sid"}
@@ -51,13 +49,13 @@ def installed_htcondor(layout: Layout) -> pool.Release | None:
     return pool.release_in_prefix(prefix) if installed_version(prefix) else None
 
 
-def _lay_out(layout: Layout, prefix: Path, name: str, program: str, suite: str) -> None:
+def _lay_out(layout: Layout, where: Path, name: str, suite: str) -> None:
     """Install the packages of ``deploy.<name>.install`` into a prefix."""
-    log = layout.tools / f"{prefix.name}.log"
-    with locked(layout.tools / f"{prefix.name}.lock", name):
-        say(f"{name}: installing {program}from Debian {suite} into {prefix} (log: {log})")
+    log = layout.tools / f"{where.name}.log"
+    with locked(layout.tools / f"{where.name}.lock", name):
+        say(f"{name}: installing from Debian {suite} into {where} (log: {log})")
         argv = (venv.interpreter(), "-m", f"deploy.{name}.install", "--suite", suite)
-        places = ("--prefix", prefix, "--cache", layout.tools / "cache/debs")
+        places = ("--prefix", where, "--cache", layout.tools / "cache/debs")
         run_logged((*argv, *places), log=log, environment=os.environ, cwd=layout.source, seconds=INSTALL_SECONDS)
     say(f"{name}: installed")
 
@@ -65,7 +63,7 @@ def _lay_out(layout: Layout, prefix: Path, name: str, program: str, suite: str) 
 def ensure_htcondor(layout: Layout) -> None:
     """Install HTCondor unless one is there."""
     if installed_htcondor(layout) is None:
-        _lay_out(layout, htcondor_prefix(layout), "htcondor", "", SUITES[htcondor_series()])
+        _lay_out(layout, htcondor_prefix(layout), "htcondor", SUITES[htcondor_series()])
 
 
 def htcondor(layout: Layout) -> pool.Release:
@@ -88,51 +86,25 @@ def ensure_rucio(layout: Layout) -> None:
     rucio_environment.environment(directory).ensure(python=venv.interpreter(), log=log, locked_by=lock)
 
 
-def xrootd_prefix(layout: Layout) -> Path:
-    return layout.tools / f"xrootd-{xrootd_install.PACKAGES.suite}"
+def prefix(packages: Packages, layout: Layout) -> Path:
+    """Where these packages are laid out."""
+    return layout.tools / f"{packages.name}-{packages.suite}"
 
 
-def ensure_xrootd(layout: Layout) -> None:
-    """Install the XRootD server and its clients unless they are there."""
-    prefix = xrootd_prefix(layout)
-    if not installed_version(prefix):
-        _lay_out(layout, prefix, "xrootd", "", xrootd_install.PACKAGES.suite)
-
-
-def nginx_prefix(layout: Layout) -> Path:
-    return layout.tools / f"nginx-{nginx_install.PACKAGES.suite}"
-
-
-def ensure_nginx(layout: Layout) -> None:
-    """Install the nginx of the tests unless it is there."""
-    prefix = nginx_prefix(layout)
-    if not installed_version(prefix):
-        _lay_out(layout, prefix, "nginx", "", nginx_install.PACKAGES.suite)
-
-
-def prometheus_prefix(layout: Layout) -> Path:
-    return layout.tools / f"prometheus-{prometheus_install.PACKAGES.suite}"
-
-
-def ensure_prometheus(layout: Layout) -> None:
-    """Install Prometheus and Alertmanager unless they are there."""
-    prefix = prometheus_prefix(layout)
-    if not installed_version(prefix):
-        _lay_out(layout, prefix, "prometheus", "and Alertmanager ", prometheus_install.PACKAGES.suite)
-
-
-def browser_prefix(layout: Layout) -> Path:
-    return layout.tools / f"browser-{browser_install.PACKAGES.suite}"
+def ensure(packages: Packages, layout: Layout) -> None:
+    """Lay these packages out unless they are."""
+    where = prefix(packages, layout)
+    if not installed_version(where):
+        _lay_out(layout, where, packages.name, packages.suite)
 
 
 def ensure_browser(layout: Layout) -> None:
     """Install the tests' browser unless it is there, or another is chosen."""
-    prefix = browser_prefix(layout)
-    if not os.environ.get(BROWSER_VARIABLE) and not installed_version(prefix):
-        _lay_out(layout, prefix, "browser", "Chromium ", browser_install.PACKAGES.suite)
+    if not os.environ.get(BROWSER_VARIABLE):
+        ensure(BROWSER, layout)
 
 
 def browser(layout: Layout) -> Path:
     """The program of the tests' browser; it must have been ensured."""
     chosen = os.environ.get(BROWSER_VARIABLE)
-    return Path(chosen) if chosen else browser_install.program(browser_prefix(layout))
+    return Path(chosen) if chosen else program(prefix(BROWSER, layout))

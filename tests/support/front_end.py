@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from deploy.nginx.install import PACKAGES
 from deploy.prefix import installed_version
 from deploy.stack import tools
 from deploy.stack.paths import layout
@@ -179,7 +180,7 @@ def _replaced(text: str, values: Mapping[str, str]) -> str:
 
 @contextmanager
 def _running(directory: Path, server: Callable[[int], str]) -> Iterator[str]:
-    prefix = tools.nginx_prefix(layout())
+    prefix = tools.prefix(PACKAGES, layout())
     if not installed_version(prefix):
         pytest.skip(f"no nginx in {prefix}: `make setup` installs it")
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -17,7 +17,7 @@ import requests
 from deploy.prefix import installed_version
 from deploy.prometheus import configuration
 from deploy.prometheus.configuration import Addresses
-from deploy.prometheus.install import program, start_directory
+from deploy.prometheus.install import PACKAGES, program, start_directory
 from deploy.run import healthy
 from deploy.stack import tools
 from deploy.stack.paths import layout
@@ -38,7 +38,7 @@ Found = TypeVar("Found")
 
 def prefix() -> Path:
     """Where the programs are. Skips where they were not installed."""
-    found = tools.prometheus_prefix(layout())
+    found = tools.prefix(PACKAGES, layout())
     if not installed_version(found):
         pytest.skip(f"no Prometheus in {found}: `make setup` installs it")
     return found

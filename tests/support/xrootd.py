@@ -16,6 +16,7 @@ import pytest
 from deploy.prefix import installed_version
 from deploy.stack import ports, tools
 from deploy.stack.paths import layout
+from deploy.xrootd.install import PACKAGES
 from deploy.xrootd.server import Server
 
 SERVE_SECONDS, STOP_SECONDS = 60.0, 20.0
@@ -23,7 +24,7 @@ SERVE_SECONDS, STOP_SECONDS = 60.0, 20.0
 
 def prefix() -> Path:
     """Where the programs are; skips where they were not installed."""
-    found = tools.xrootd_prefix(layout())
+    found = tools.prefix(PACKAGES, layout())
     if not installed_version(found):
         pytest.skip(f"no XRootD in {found}: `make setup` installs it")
     return found
