@@ -1,18 +1,15 @@
 """What a request document needs of the mock world: a runnable copy of it, and a seed for the simulators, the storage and Rucio.
 
-``python -m deploy.demo.world --file REQUEST.json --out DIR`` writes ``DIR/request.json`` and ``DIR/seed.json``. A template's
-placeholders are filled in, sites that the mock pool lacks are left out; configurations, input datasets (with masks, listed blocks
-and parents) and pileup that no seed of the demo has are made up. What was changed is printed, one line each.
+A template's placeholders are filled in, sites that the mock pool lacks are left out; configurations, input datasets (with masks,
+listed blocks and parents) and pileup that no seed of the demo has are made up.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,25 +124,15 @@ def known() -> tuple[set[str], set[str]]:
     return configs, names
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.demo.world", description=__doc__)
-    parser.add_argument("--file", type=Path, required=True, help="the request document")
-    parser.add_argument("--out", type=Path, required=True, help="directory for request.json and seed.json")
-    options = parser.parse_args(arguments)
-    document = json.loads(options.file.read_text())
+def write(file: Path, directory: Path) -> list[str]:
+    """Write the world of the document in a file as ``request.json`` and ``seed.json``; returns what was changed, a line each."""
+    document = json.loads(file.read_text())
     if isinstance(document, dict) and set(document) == {"result"}:
-        document = next(iter(document["result"][0].values()))
+        document, *_ = document["result"][0].values()
     configs, names = known()
-    stem = re.sub(r"[^A-Za-z0-9_-]", "_", options.file.stem)
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", file.stem)
     world = make(document, name=f"demo_{stem}", known_configs=configs, known_datasets=names)
-    options.out.mkdir(parents=True, exist_ok=True)
-    for file, content in (("request.json", world.document), ("seed.json", world.seed)):
-        (options.out / file).write_text(json.dumps(content, indent=1) + "\n")
-    for line in world.notes:
-        print(line)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in (("request.json", world.document), ("seed.json", world.seed)):
+        (directory / name).write_text(json.dumps(content, indent=1) + "\n")
+    return world.notes

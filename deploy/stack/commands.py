@@ -64,8 +64,8 @@ def command_demo(layout: Layout) -> int:
             demo.start_monitoring(stack, supervisor)
         demo.announce(stack, password)
         demo.furnish_examples(stack)
-        demo.stay_up(stack, supervisor)
-    return 0
+        code = stacks.run_attended(stack, supervisor, "deploy.demo.follow")  # which ends by an interruption alone
+    raise StackError(f"the progress display ended with code {code}")
 
 
 def command_demo_check(layout: Layout) -> int:

@@ -8,6 +8,7 @@ import secrets
 from functools import partial
 from pathlib import Path
 
+from deploy.demo.world import write as write_world
 from deploy.prometheus.install import PACKAGES as PROMETHEUS
 from deploy.stack import stacks, tools
 from deploy.stack.errors import StackError
@@ -81,12 +82,12 @@ def _seed_all(stack: Stack, worlds: list[Path]) -> None:
 
 def _world(stack: Stack, document: Path) -> Path:
     """A directory with what ``deploy.demo.world`` makes of a document; what it had to change is said."""
-    directory, name = stack.directory / "demo" / document.stem, f"world-{document.stem}"
-    words = ("-m", "deploy.demo.world", "--file", document.resolve(), "--out", directory)
-    code, said = stack.ask(name, *words, seconds=60)
-    if code != 0:
-        raise StackError(f"{document} cannot be read; the end of {stack.log(name)}:\n{tail(stack.log(name))}")
-    for line in said.splitlines():
+    directory = stack.directory / "demo" / document.stem
+    try:
+        changed = write_world(document, directory)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StackError(f"{document} cannot be read: {type(error).__name__}: {error}") from error
+    for line in changed:
         say(f"{document.name}: {line}")
     return directory
 
@@ -128,12 +129,6 @@ def import_request(stack: Stack, document: Path) -> None:
     if "already" not in problems:
         raise StackError(f"{document} was refused:\n{problems}")
     say(f"{label} was imported before: going on with it")
-
-
-def stay_up(stack: Stack, supervisor: Supervisor) -> None:
-    """Show progress and keep the services running until interrupted."""
-    code = run_attended(stack, supervisor, "deploy.demo.follow")
-    raise StackError(f"the progress display ended with code {code}")
 
 
 def verify(stack: Stack, supervisor: Supervisor, seconds: float) -> int:
