@@ -10,28 +10,19 @@ from pathlib import Path
 
 from deploy.stack import supervisor
 
-# Where the search for a free port begins. The demo's web and flower ports are the usual ones.
-_DEFAULTS = {
-    "demo": {
-        "web": 8000, "stream": 8050, "flower": 5555, "htcondor": 19618, "rucio": 18500, "simulators": 18600, "xrootd": 11094,
-        "sso": 18610, "prometheus": 9090, "alertmanager": 9093, "receiver": 9094,
-    },
-    "test": {
-        "web": 8100, "stream": 8150, "flower": 5655, "htcondor": 19718, "rucio": 18550, "simulators": 18650, "xrootd": 11194,
-    },
-    "apart": {
-        "web": 8400, "stream": 8450, "flower": 5955, "htcondor": 20018, "rucio": 18900, "simulators": 18950, "xrootd": 11494,
-    },
-    "bench": {
-        "web": 8300, "stream": 8350, "flower": 5855, "htcondor": 19918, "rucio": 18800, "simulators": 18850, "xrootd": 11394,
-    },
-    "check": {
-        "web": 8200, "stream": 8250, "flower": 5755, "htcondor": 19818, "rucio": 18700, "simulators": 18750, "xrootd": 11294,
-        "sso": 18760,
-    },
+# Where the search for a free port begins. The demo's web and flower ports are the usual ones; those of each next kind are 100 on.
+_DEMO = {
+    "web": 8000, "stream": 8050, "flower": 5555, "htcondor": 19618, "second": 19638, "rucio": 18500, "simulators": 18550,
+    "xrootd": 11094,
 }  # fmt: skip
-#: With that of a second pool.
-DEFAULTS: Mapping[str, Mapping[str, int]] = {kind: {**own, "second": own["htcondor"] + 20} for kind, own in _DEFAULTS.items()}
+_MORE = {
+    "demo": {"sso": 18610, "prometheus": 9090, "alertmanager": 9093, "receiver": 9094},
+    "check": {"sso": 18760},
+}
+DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    kind: {name: port + 100 * step for name, port in _DEMO.items()} | _MORE.get(kind, {})
+    for step, kind in enumerate(("demo", "test", "check", "bench", "apart"))
+}
 PORTS_FILE = "ports.json"
 SEARCHED = 100
 
