@@ -169,21 +169,10 @@ def _reached(trees: Mapping[str, ast.Module], start: tuple[str, str]) -> int:
 
 
 def _complex(most: int) -> int:
-    command = (
-        "ruff",
-        "check",
-        "--isolated",
-        "--select",
-        "C901",
-        "--output-format",
-        "concise",
-        "--exit-zero",
-        "--quiet",
-        "--no-cache",
-    )
+    options = ("--isolated", "--select", "C901", "--output-format", "concise", "--exit-zero", "--quiet", "--no-cache")
     limit = ("--config", f"lint.mccabe.max-complexity={most}")
-    program = str(Path(sys.executable).parent / command[0])
-    result = subprocess.run([program, *command[1:], *limit, *PRODUCT], cwd=_ROOT, capture_output=True, text=True, check=True)
+    argv = [str(Path(sys.executable).parent / "ruff"), "check", *options, *limit, *PRODUCT]
+    result = subprocess.run(argv, cwd=_ROOT, capture_output=True, text=True, check=True)
     return sum("C901" in line for line in result.stdout.splitlines())
 
 
