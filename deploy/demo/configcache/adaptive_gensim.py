@@ -15,27 +15,18 @@ process.source = cms.Source(
 )
 
 process.maxEvents = cms.untracked.PSet(input=cms.untracked.int32(10))
-process.options = cms.untracked.PSet(
-    numberOfThreads=cms.untracked.uint32(1),
-    numberOfStreams=cms.untracked.uint32(0),
-)
+process.options = cms.untracked.PSet(numberOfThreads=cms.untracked.uint32(1), numberOfStreams=cms.untracked.uint32(0))
 
 process.RandomNumberGeneratorService = cms.Service(
     "RandomNumberGeneratorService",
-    generator=cms.PSet(
-        initialSeed=cms.untracked.uint32(123456789),
-        engineName=cms.untracked.string("MixMaxRng"),
-    ),
+    generator=cms.PSet(initialSeed=cms.untracked.uint32(123456789), engineName=cms.untracked.string("MixMaxRng")),
 )
 
 process.FEVTDEBUGoutput = cms.OutputModule(
     "PoolOutputModule",
     fileName=cms.untracked.string("file:gensim.root"),
     outputCommands=cms.untracked.vstring("keep *"),
-    dataset=cms.untracked.PSet(
-        dataTier=cms.untracked.string("GEN-SIM"),
-        filterName=cms.untracked.string(""),
-    ),
+    dataset=cms.untracked.PSet(dataTier=cms.untracked.string("GEN-SIM"), filterName=cms.untracked.string("")),
 )
 process.FEVTDEBUGoutput_step = cms.EndPath(process.FEVTDEBUGoutput)
 

@@ -13,19 +13,13 @@ process.source = cms.Source(
 )
 
 process.maxEvents = cms.untracked.PSet(input=cms.untracked.int32(-1))
-process.options = cms.untracked.PSet(
-    numberOfThreads=cms.untracked.uint32(1),
-    numberOfStreams=cms.untracked.uint32(0),
-)
+process.options = cms.untracked.PSet(numberOfThreads=cms.untracked.uint32(1), numberOfStreams=cms.untracked.uint32(0))
 
 process.AODSIMoutput = cms.OutputModule(
     "PoolOutputModule",
     fileName=cms.untracked.string("file:aodsim.root"),
     outputCommands=cms.untracked.vstring("keep *"),
-    dataset=cms.untracked.PSet(
-        dataTier=cms.untracked.string("AODSIM"),
-        filterName=cms.untracked.string(""),
-    ),
+    dataset=cms.untracked.PSet(dataTier=cms.untracked.string("AODSIM"), filterName=cms.untracked.string("")),
 )
 process.AODSIMoutput_step = cms.EndPath(process.AODSIMoutput)
 
