@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,20 +23,15 @@ LOADER = "ld-linux-x86-64.so.2"
 MARKER = ".complete"
 
 
-def shared_libraries(stage: Path) -> Iterator[Path]:
-    """The libraries of an unpacked tree."""
-    for directory in (stage / "usr/lib", stage / "usr/lib" / MULTIARCH, stage / "lib" / MULTIARCH):
-        if directory.is_dir():
-            yield from (f for f in directory.iterdir() if ".so" in f.name and (f.is_file() or f.is_symlink()))
-
-
 def copy_libraries(stage: Path, runtime: Path) -> None:
     """Copy loader and libraries of an unpacked tree into one directory."""
     runtime.mkdir(parents=True)
-    for library in shared_libraries(stage):
-        target = runtime / library.name
-        if not target.exists() and not target.is_symlink():
-            shutil.copy2(library, target, follow_symlinks=False)
+    for directory in (stage / "usr/lib", stage / "usr/lib" / MULTIARCH, stage / "lib" / MULTIARCH):
+        for library in directory.iterdir() if directory.is_dir() else ():
+            target = runtime / library.name
+            found = ".so" in library.name and (library.is_file() or library.is_symlink())
+            if found and not target.exists() and not target.is_symlink():
+                shutil.copy2(library, target, follow_symlinks=False)
     if not (runtime / LOADER).exists():
         shutil.copy2(stage / "usr/lib64" / LOADER, runtime / LOADER)
 
@@ -56,8 +51,8 @@ class Runtime:
         for program in programs:
             with program.open("rb") as stream:
                 head = stream.read(4096)
-            if b"/ld-linux-x86-64.so" not in head:
-                continue  # a shared object or a static program: nothing to bind
+            if not head.startswith(b"\x7fELF") or b"/ld-linux-x86-64.so" not in head:
+                continue  # a script, a shared object or a static program: nothing to bind
             # --force-rpath writes DT_RPATH: unlike DT_RUNPATH it also serves the libraries' own dependencies and dlopen.
             loader = ("--set-interpreter", self.directory / LOADER)
             self._patchelf(*loader, "--force-rpath", "--set-rpath", self.directory, program)

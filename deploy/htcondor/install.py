@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.prefix import MULTIARCH, Packages, Runtime, main
@@ -26,16 +25,10 @@ def lay_out(stage: Path, prefix: Path) -> None:
             shutil.copytree(stage / "usr" / place, target, symlinks=True)
 
 
-def elf_programs(prefix: Path) -> Iterator[Path]:
-    for sub in ("bin", "sbin", "libexec"):
-        for path in (prefix / "usr" / sub).rglob("*"):
-            if path.is_file() and not path.is_symlink() and path.open("rb").read(4) == b"\x7fELF":
-                yield path
-
-
 def finish(prefix: Path, runtime: Runtime) -> None:
     """Bind every program."""
-    runtime.bind(elf_programs(prefix))
+    files = (path for sub in ("bin", "sbin", "libexec") for path in (prefix / "usr" / sub).rglob("*"))
+    runtime.bind(path for path in files if path.is_file() and not path.is_symlink())
 
 
 PACKAGES = Packages(
