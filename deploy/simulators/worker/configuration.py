@@ -63,8 +63,6 @@ class Mixing:
 
     label: str
     file_names: tuple[str, ...]
-    sequential: bool
-    skip_events: int
     enforces_guid: bool
 
 
@@ -203,7 +201,7 @@ def _mixing(process: Any) -> Iterator[Mixing]:
         files = tuple(_value(source, "fileNames", ()))
         if not files:
             raise misconfigured(f"{label}: no input files specified for secondary input source")
-        yield Mixing(label, files, _value(source, "sequential", False), _value(source, "skipEvents", 0), _enforces_guid(source))
+        yield Mixing(label, files, _enforces_guid(source))
 
 
 def _enforces_guid(source: Any) -> bool:
