@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--file", type=Path, required=True)
     options = parser.parse_args(arguments)
     options.file.parent.mkdir(parents=True, exist_ok=True)
-    server = SimulatorServer(("127.0.0.1", options.port), Receiver(options.file).handle, None)
+    server = SimulatorServer(("127.0.0.1", options.port), Receiver(options.file).handle)
     stop_on_signals(server)
     print(f"receiver ready on http://127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever(poll_interval=0.1)

@@ -28,9 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     serving = commands.add_parser("serve", help="serve ReqMgr2, ConfigCache, DBS and CRIC under one port until SIGTERM")
     serving.add_argument("--state", type=Path, required=True, help="directory of the SQLite files; made when missing")
-    serving.add_argument("--host", default="127.0.0.1")
     serving.add_argument("--port", type=int, required=True, help="0 takes a free port; the URL is printed once it listens")
-    serving.add_argument("--log", type=Path, help="file that gets one line per request")
     serving.add_argument(
         "--dbs-bulkblocks",
         choices=("concurrent", "sequential"),
@@ -61,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(options: argparse.Namespace) -> int:
     seconds = {"agents_seconds": options.agents_seconds, "settle_seconds": options.settle_seconds}
     habits = Habits(**seconds, close_seconds=options.archive_seconds, archive_seconds=options.archive_seconds)
-    return serve(options.state, options.host, options.port, options.log, options.dbs_bulkblocks, habits)
+    return serve(options.state, options.port, options.dbs_bulkblocks, habits)
 
 
 def _seed(options: argparse.Namespace) -> int:

@@ -1,13 +1,12 @@
-"""HTTP plumbing shared by the simulated services: requests, responses, the threaded server and its log.
+"""HTTP plumbing shared by the simulated services: requests, responses, the threaded server.
 
-Owns: reading a request (Content-Length and chunked bodies, gzip), writing a response (whole or streamed), one log line per
-request, and a stop that lets running requests finish. Does not own any path or any rule of a service.
+Owns: reading a request (Content-Length and chunked bodies, gzip), writing a response (whole or streamed), and a stop that lets
+running requests finish. Does not own any path or any rule of a service.
 """
 
 import gzip
 import json
 import threading
-import time
 import urllib.parse
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 STREAM_CHUNK_BYTES = 64 * 1024
 IDLE_CONNECTION_SECONDS = 120.0
@@ -98,9 +97,8 @@ class SimulatorServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: Handler, log: TextIO | None) -> None:
+    def __init__(self, address: tuple[str, int], handler: Handler) -> None:
         self.handler = handler
-        self._log = log
         self._running = 0
         self._idle = threading.Condition()
         super().__init__(address, _HttpRequestHandler)
@@ -122,12 +120,6 @@ class SimulatorServer(ThreadingHTTPServer):
         with self._idle:
             return self._idle.wait_for(lambda: self._running == 0, timeout_seconds)
 
-    def log_line(self, line: str) -> None:
-        """One line to the request log, if there is one."""
-        if self._log is not None:
-            with self._idle:
-                print(line, file=self._log, flush=True)
-
 
 class _HttpRequestHandler(BaseHTTPRequestHandler):
     """Turns the socket into a Request and a Response into bytes."""
@@ -142,26 +134,14 @@ class _HttpRequestHandler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         server = cast(SimulatorServer, self.server)
-        started = time.monotonic()
         with server.running():
-            status, sent = self._answer(server)
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            spent_ms = (time.monotonic() - started) * 1000
-            server.log_line(
-                f'{stamp} {self.command} {self.path} {status} {sent}B {spent_ms:.1f}ms "{self.headers.get("User-Agent", "-")}"'
-            )
-
-    def _answer(self, server: SimulatorServer) -> tuple[int, int]:
-        """The status and the bytes of the answer."""
-        try:
-            response = server.handler(self._read())
-            return response.status, self._write(response)
-        except BadRequestBody as error:
-            self.close_connection = True
-            return 400, self._write(text_response(f"{error}\n", status=400))
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
-            return 499, 0  # the client went away: there is no one to answer
+            try:
+                self._write(server.handler(self._read()))
+            except BadRequestBody as error:
+                self.close_connection = True
+                self._write(text_response(f"{error}\n", status=400))
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True  # the client went away: there is no one to answer
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve
 
@@ -202,7 +182,7 @@ class _HttpRequestHandler(BaseHTTPRequestHandler):
             yield self.rfile.read(size)
             self.rfile.readline()
 
-    def _write(self, response: Response) -> int:
+    def _write(self, response: Response) -> None:
         self.send_response(response.status)
         for name, value in response.headers.items():
             self.send_header(name, value)
@@ -212,28 +192,25 @@ class _HttpRequestHandler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self.wfile.write(response.body)
             self.wfile.flush()
-            return len(response.body)
-        return self._write_stream(response.body)
+        else:
+            self._write_stream(response.body)
 
-    def _write_stream(self, chunks: Iterable[bytes]) -> int:
-        sent = 0
+    def _write_stream(self, chunks: Iterable[bytes]) -> None:
         try:
             if self.command == "HEAD":
                 self.end_headers()
-                return sent
+                return
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             for chunk in chunks:
                 if chunk:
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                    sent += len(chunk)
             self.wfile.write(b"0\r\n\r\n")
             self.wfile.flush()
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
                 close()  # frees the database connection of a read that the client did not finish
-        return sent
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The base class writes to stderr; the request log of the server is used instead."""
+        """The base class writes a line to stderr for each request."""

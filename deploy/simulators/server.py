@@ -15,17 +15,16 @@ from deploy.simulators.reqmgr2.others import Habits
 STOP_WAIT_SECONDS = 10.0
 
 
-def serve(state_dir: Path, host: str, port: int, log_path: Path | None, bulkblocks_mode: BulkblocksMode, habits: Habits) -> int:
+def serve(state_dir: Path, port: int, bulkblocks_mode: BulkblocksMode, habits: Habits) -> int:
     """Serve until SIGTERM or SIGINT; port 0 takes a free one. Prints the URL once it listens. Returns the exit code."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        log = stack.enter_context(log_path.open("a")) if log_path is not None else None
         application = Application(state_dir, bulkblocks_mode, habits)
         stack.callback(application.close)
-        server = SimulatorServer((host, port), application.handle, log)
+        server = SimulatorServer(("127.0.0.1", port), application.handle)
         stack.callback(server.server_close)
         stop_on_signals(server)
-        print(f"simulators ready on http://{host}:{server.server_port}", flush=True)
+        print(f"simulators ready on http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever(poll_interval=0.1)
         if not server.wait_idle(STOP_WAIT_SECONDS):
             print("simulators: stopped with requests still in progress", file=sys.stderr)

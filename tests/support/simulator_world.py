@@ -84,7 +84,7 @@ class World:
 def start(state_dir: Path, mode: BulkblocksMode = "concurrent") -> tuple[World, SimulatorServer]:
     """A server in a thread of this process."""
     application = Application(state_dir, mode)
-    server = SimulatorServer(("127.0.0.1", 0), application.handle, None)
+    server = SimulatorServer(("127.0.0.1", 0), application.handle)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     return World(f"http://127.0.0.1:{server.server_port}", application), server
 

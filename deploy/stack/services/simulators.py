@@ -25,7 +25,7 @@ def service(place: Place, port: int) -> Service:
         )
 
     others = (*OTHERS, *(ARCHIVE if place.directory.name in SMALL_ROUNDS else ()))
-    options = ("serve", "--state", state, "--host", "127.0.0.1", "--port", str(port), *others)
+    options = ("serve", "--state", state, "--port", str(port), *others)
     service = place.service("simulators", place.layout.python, "-m", "deploy.simulators", *options, problem=problem)
     return replace(service, prepare=lambda: state.mkdir(parents=True, exist_ok=True))
 
