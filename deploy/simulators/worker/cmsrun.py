@@ -101,7 +101,7 @@ def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[Writte
         if plan.process_name == _MERGE_PROCESS and not plan.source.without_events:
             merge_files([file.path for file in given.inputs], path, guid)
         else:
-            write_events(path, kept, lumis, plan.profile.bytes_per_event(output.label), plan.seed, guid)
+            write_events(path, kept, lumis, plan.profile.bytes_per_event, plan.seed, guid)
         written.append(WrittenFile(output, guid, {**dict.fromkeys(lumis, 0), **kept.lumi_counts()}))
     if plan.dqm_saver is not None:
         _save_dqm(plan.dqm_saver, given, plan.seed)

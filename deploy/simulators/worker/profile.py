@@ -10,15 +10,13 @@
     timeTailAlpha     double  its exponent; the smaller the heavier, above 1                                    (2.5)
     memoryMB          double  peak resident memory that the report names, without threads and leaks             (300)
     memoryPerThreadMB double  added for each thread                                                             (0.0)
-    leakPerEventMB    double  added for each event                                                              (0.0)
     leakPerHourMB     double  added for each hour of the event loop                                             (0.0)
     memorySpread      double  sigma of a lognormal factor of mean 1 on all memory                               (0.0)
     sizePerEventKB    double  bytes each output module writes for an event, in KB                               (0.2)
-    outputSizeKB      PSet    other sizes for single output modules, double by module label
     filterEfficiency  double  share of events that reach the outputs, 0..1                                      (1.0)
     failure           PSet    see ``failures.py``
 
-``CMSSIM_PROFILE_FILE`` names a JSON file with objects of the same names (``outputSizeKB`` an object): that of ``WMS2_STEP``, else
+``CMSSIM_PROFILE_FILE`` names a JSON file with objects of the same names: that of ``WMS2_STEP``, else
 of the process's name, else of ``*``, goes before the configuration.
 
     wall = events x timePerEvent x (serialFraction + (1 - serialFraction) / threads)
@@ -28,7 +26,7 @@ of the process's name, else of ``*``, goes before the configuration.
 on node, step, process and seed alone, so that a repeated attempt takes the same.
 
 The loop really takes its wall time and burns its share of one core in it. It really holds memory, up to
-``CMSSIM_MEMORY_LIMIT_MB`` (16), so that many jobs fit on one machine. ``CMSSIM_SPEED`` divides all times. With
+16 MB, so that many jobs fit on one machine. ``CMSSIM_SPEED`` divides all times. With
 ``CMSSIM_CLOCK=simulated`` the loop only sleeps, and the report names the times of the formulas, undivided. With
 ``CMSSIM_KILL_OVER_MEMORY`` set, processes that together have more memory than the machine ad are killed, as by the system.
 """
@@ -41,7 +39,7 @@ import math
 import os
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +50,7 @@ from .errors import misconfigured
 _SLICE_SECONDS = 0.05
 _SHARES = ("serialFraction", "cpuEfficiency", "timeTailShare", "filterEfficiency")
 _MB = 1024 * 1024
+_HELD_MB = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +65,23 @@ class Profile:
     time_tail_alpha: float = 2.5
     memory_mb: float = 300.0
     memory_per_thread_mb: float = 0.0
-    leak_per_event_mb: float = 0.0
     leak_per_hour_mb: float = 0.0
     memory_spread: float = 0.0
     size_per_event_kb: float = 0.2
     filter_efficiency: float = 1.0
-    output_size_kb: dict[str, float] = field(default_factory=dict)
 
-    def bytes_per_event(self, module: str) -> int:
+    @property
+    def bytes_per_event(self) -> int:
         """Bytes of payload an output module writes for an event."""
-        return max(0, round(self.output_size_kb.get(module, self.size_per_event_kb) * 1000))
+        return max(0, round(self.size_per_event_kb * 1000))
 
 
 #: Their names in a configuration, in the order of the profile's fields.
 _NUMBERS = (
     "timePerEvent", "serialFraction", "cpuEfficiency", "timeSpread", "timeTailShare", "timeTailAlpha", "memoryMB",
-    "memoryPerThreadMB", "leakPerEventMB", "leakPerHourMB", "memorySpread", "sizePerEventKB", "filterEfficiency",
+    "memoryPerThreadMB", "leakPerHourMB", "memorySpread", "sizePerEventKB", "filterEfficiency",
 )  # fmt: skip
-_NAMES = {*_NUMBERS, "outputSizeKB", "failure"}
+_NAMES = {*_NUMBERS, "failure"}
 
 
 def read_profile(process: Any) -> Profile:
@@ -95,20 +93,15 @@ def read_profile(process: Any) -> Profile:
     for name in _SHARES:
         if not 0.0 <= float(values.get(name, 0.0)) <= 1.0:
             raise misconfigured(f"process.simulation.{name} is {values[name]}, expected 0 to 1")
-    sizes = {name: float(size) for name, size in values.get("outputSizeKB", {}).items()}
-    names = dict(zip(_NUMBERS, Profile.__dataclass_fields__, strict=False))
-    return Profile(output_size_kb=sizes, **{names[name]: float(values[name]) for name in _NUMBERS if name in values})
+    names = dict(zip(_NUMBERS, Profile.__dataclass_fields__, strict=True))
+    return Profile(**{names[name]: float(values[name]) for name in _NUMBERS if name in values})
 
 
 def _of_process(block: Any) -> dict[str, Any]:
     if block is None:
         return {}
     values = {name: block.getParameter(name) for name in block.parameterNames_()}
-    sizes = values.pop("outputSizeKB", None)
-    found = {name: value.value() if name in _NUMBERS else value for name, value in values.items()}
-    return (
-        found if sizes is None else {**found, "outputSizeKB": {n: sizes.getParameter(n).value() for n in sizes.parameterNames_()}}
-    )
+    return {name: value.value() if name in _NUMBERS else value for name, value in values.items()}
 
 
 def _of_file(process_name: str) -> dict[str, Any]:
@@ -143,8 +136,7 @@ def demand(profile: Profile, events: int, threads: int, seed: int) -> Demand:
     wall = alone * (profile.serial_fraction + (1.0 - profile.serial_fraction) / threads)
     cores = machine_number("Cpus")
     wall = max(wall, cpu / (cores / _processes())) if cores else wall
-    leaked = events * profile.leak_per_event_mb + wall / 3600 * profile.leak_per_hour_mb
-    memory = profile.memory_mb + threads * profile.memory_per_thread_mb + leaked
+    memory = profile.memory_mb + threads * profile.memory_per_thread_mb + wall / 3600 * profile.leak_per_hour_mb
     return Demand(wall, cpu, memory * _lognormal(random, profile.memory_spread))
 
 
@@ -201,7 +193,7 @@ def environment_number(name: str, default: float) -> float:
 
 def hold_memory(profile: Profile) -> bytes:
     """Memory that is really resident: keep the result until the job ends."""
-    return b"\x01" * int(min(profile.memory_mb, environment_number("CMSSIM_MEMORY_LIMIT_MB", 16.0)) * _MB)
+    return b"\x01" * int(min(profile.memory_mb, _HELD_MB) * _MB)
 
 
 def run_loop(wanted: Demand, threads: int) -> Taken:
