@@ -25,7 +25,7 @@ class Server:
         state: everything it writes, except the environment.
         venv: the server's environment; servers of several states may share one.
         port: on 127.0.0.1.
-        database_url: ``postgresql://…`` or ``sqlite:////abs/file``; the database is made when it is missing.
+        database_url: ``postgresql://…``, of a database that is there, or ``sqlite:////abs/file``.
         storage_root: ``<storage_root>/<RSE>/store/...`` are the files.
         xrootd_port: of the server before the files of the RSE that has one.
     """

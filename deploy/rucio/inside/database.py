@@ -1,4 +1,4 @@
-"""Makes the PostgreSQL database if it is missing, and goes on as ``bootstrap.py`` unless each account can log in already.
+"""Ends at once if each account can log in already, else goes on as ``bootstrap.py``.
 
 Most starts end here, without loading Rucio, which takes seconds. Runs in the server's environment; $DATABASE_URL is the
 database, $PASSWORDS_FILE holds the accounts' passwords as JSON.
@@ -12,10 +12,8 @@ import os
 import sqlite3
 import sys
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import psycopg
-from psycopg import sql
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
@@ -23,20 +21,6 @@ LOCK_SECONDS = 30
 LOGIN = """SELECT i.password, i.salt FROM identities i
            JOIN account_map m ON m.identity = i.identity AND m.identity_type = i.identity_type
            WHERE m.account = :account AND i.password IS NOT NULL"""
-
-
-def create(url: str) -> None:
-    parts = urlsplit(url)
-    name = unquote(parts.path.lstrip("/"))
-    try:
-        psycopg.connect(url, connect_timeout=10).close()
-    except psycopg.OperationalError as error:
-        # The client library gives no code for a failed connection: ask the server whether the database is what is missing.
-        maintenance = urlunsplit(parts._replace(path="/postgres"))
-        with psycopg.connect(maintenance, autocommit=True, connect_timeout=10) as connection:
-            if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
-                raise error
-            connection.execute(sql.SQL("CREATE DATABASE {} ENCODING 'UTF8' TEMPLATE template0").format(sql.Identifier(name)))
 
 
 def is_ready(engine: Engine, passwords: dict[str, str]) -> bool:
@@ -57,8 +41,6 @@ def main() -> None:
     url = os.environ["DATABASE_URL"]
     limit = {"timeout": LOCK_SECONDS} if url.startswith("sqlite:") else {"connect_timeout": 10}
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), connect_args=limit)
-    if engine.dialect.name == "postgresql":
-        create(url)
     if not is_ready(engine, json.loads(Path(os.environ["PASSWORDS_FILE"]).read_text())):
         os.execv(sys.executable, [sys.executable, str(Path(__file__).with_name("bootstrap.py"))])  # noqa: S606  (in its place)
 
