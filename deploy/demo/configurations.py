@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deploy.demo.documents import name_of, value_of
+
 _FORMS = Path(__file__).with_name("configcache") / "forms"
 _MIXING_TYPES = {"mc": "PreMixingModule", "data": "DataMixingModule"}
 #: Tiers for modules of which no document tells the tier; each is used once in a request.
@@ -49,7 +51,6 @@ def needed(top: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Iterat
         if dataset.rpartition("/")[2] in free:
             free.remove(dataset.rpartition("/")[2])
     for number, part in enumerate(parts, start=1):
-        name = part.get("StepName") or part.get("TaskName") or "DataProcessing"
         if not part.get("ConfigCacheID"):
             continue  # a request of a kind that WMS2 refuses
         yield Configuration(
@@ -57,18 +58,19 @@ def needed(top: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Iterat
             process=f"P{number}",
             generates=number == 1 and not part.get("InputDataset"),
             mixing=tuple(kind for kind, key in (("mc", "MCPileup"), ("data", "DataPileup")) if part.get(key)),
-            modules=_modules(top, part, name, parts, free),
+            modules=_modules(top, part, parts, free),
         )
     if top.get("EnableHarvesting") and top.get("DQMConfigCacheID"):
         yield Configuration(top["DQMConfigCacheID"], "HARVESTING", generates=False, mixing=(), modules=(), harvests=True)
 
 
 def _modules(
-    top: Mapping[str, Any], part: Mapping[str, Any], name: str, parts: Sequence[Mapping[str, Any]], free: list[str]
+    top: Mapping[str, Any], part: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], free: list[str]
 ) -> tuple[Module, ...]:
+    name = name_of(part)
     dropped = [*(part.get("TransientOutputModules") or ()), *(part.get("IgnoredOutputModules") or ())]
     read = [other["InputFromOutputModule"] for other in parts if (other.get("InputStep") or other.get("InputTask")) == name]
-    declared = list(_declared(top, part, name)) if part.get("KeepOutput", True) else []
+    declared = list(_declared(top, part)) if part.get("KeepOutput", True) else []
     modules: dict[str, Module] = {}
     for label in dict.fromkeys([*read, *dropped]):
         plain = [one for one in declared if not one.filter_name and one.tier != "LHE"]
@@ -86,16 +88,10 @@ def _modules(
     return tuple(modules.values())
 
 
-def _declared(top: Mapping[str, Any], part: Mapping[str, Any], name: str) -> Iterator[Module]:
+def _declared(top: Mapping[str, Any], part: Mapping[str, Any]) -> Iterator[Module]:
     """What ``OutputDatasets`` says of one step: the datasets with its era, string and version."""
-
-    def value(key: str) -> str:
-        above = top.get(key)
-        if isinstance(above, dict):
-            return str(above.get(name) or part.get(key) or "")
-        return str(part.get(key) or above or "")
-
-    era, end = value("AcquisitionEra"), f"{value('ProcessingString')}-v{value('ProcessingVersion') or 1}"
+    era, string, version = (value_of(top, part, key) for key in ("AcquisitionEra", "ProcessingString", "ProcessingVersion"))
+    end = f"{string}-v{version or 1}"
     for dataset in top.get("OutputDatasets") or ():
         _, _, processed, tier = dataset.split("/")
         if processed.startswith(f"{era}-") and processed.endswith(end):

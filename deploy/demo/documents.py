@@ -31,7 +31,7 @@ def asked(document: Mapping[str, Any]) -> Asked:
     """The numbers to be generated or the dataset to be read, and which steps' outputs stay."""
     top = merged(document)
     steps = parts(top)
-    kept = tuple(_name(step) for step in steps if step.get("KeepOutput", True) and _writes(top, step)) or (ONLY_STEP,)
+    kept = tuple(name_of(step) for step in steps if step.get("KeepOutput", True) and _writes(top, step)) or (ONLY_STEP,)
     first = steps[0] if steps else top
     share = prod(float(step.get("FilterEfficiency") or 1.0) for step in steps) if steps else 1.0
     if first.get("InputDataset"):
@@ -41,8 +41,9 @@ def asked(document: Mapping[str, Any]) -> Asked:
     return Asked(kept, (int(top.get("FirstEvent") or 1), events, int(top.get("FirstLumi") or 1)), share, "", window)
 
 
-def _name(step: Mapping[str, Any]) -> str:
-    return str(step.get("StepName") or step["TaskName"])
+def name_of(step: Mapping[str, Any]) -> str:
+    """Of a step or task, or of the one step of a document without them."""
+    return str(step.get("StepName") or step.get("TaskName") or ONLY_STEP)
 
 
 def _writes(top: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
@@ -50,13 +51,16 @@ def _writes(top: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
     declared = top.get("OutputDatasets")
     if not declared:
         return True
-    era, string = (_value(top, step, key) for key in ("AcquisitionEra", "ProcessingString"))
+    era, string = (value_of(top, step, key) for key in ("AcquisitionEra", "ProcessingString"))
     return any(name.split("/")[2].startswith(f"{era}-") and f"{string}-v" in name.split("/")[2] for name in declared)
 
 
-def _value(top: Mapping[str, Any], step: Mapping[str, Any], key: str) -> str:
+def value_of(top: Mapping[str, Any], step: Mapping[str, Any], key: str) -> str:
+    """Era, string or version of a step: its own, or the document's, which may be a map by steps."""
     above = top.get(key)
-    return str(above.get(_name(step), step.get(key, "")) if isinstance(above, dict) else step.get(key) or above or "")
+    if isinstance(above, dict):
+        return str(above.get(name_of(step)) or step.get(key) or "")
+    return str(step.get(key) or above or "")
 
 
 def unmerged_base(document: Mapping[str, Any]) -> str:
