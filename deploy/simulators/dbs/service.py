@@ -18,14 +18,7 @@ from deploy.simulators.dbs.params import Params, parse_payload, parse_query
 from deploy.simulators.dbs.payloads import parse_json
 from deploy.simulators.dbs.schema import SCHEMA
 from deploy.simulators.dbs.summaries import QUERIES
-from deploy.simulators.httpd import (
-    STREAM_CHUNK_BYTES,
-    BadRequestBody,
-    Request,
-    Response,
-    gzip_stream,
-    text_response,
-)
+from deploy.simulators.httpd import STREAM_CHUNK_BYTES, BadRequestBody, Request, Response, gzip_stream, text_response
 from deploy.simulators.storage import Storage
 
 Role = Literal["DBSReader", "DBSWriter"]

@@ -143,12 +143,10 @@ class ReqMgr2Service:
         return [self._insert(partial(create, sent, requestor, around)) for sent in wanted]
 
     def _insert(self, make: Callable[[], Document]) -> dict[str, str]:
-        while True:
+        while True:  # one of two in the same ten-thousandth of a second is made again, a little later
             document = make()
             document["_id"] = document["RequestName"]
-            if self.store.insert(
-                document
-            ):  # else two requests in the same ten-thousandth of a second: made again, a little later
+            if self.store.insert(document):
                 return {"request": document["RequestName"]}
 
     def _put(self, request: Request, rest: list[str], error_id: str) -> list[Any]:
