@@ -131,7 +131,7 @@ def spoken_of(expression: str) -> set[str]:
 @contextmanager
 def receiving(file: Path) -> Iterator[str]:
     """The demo's receiver; its address."""
-    server = SimulatorServer(("127.0.0.1", 0), Receiver(file).handle, None)
+    server = SimulatorServer(("127.0.0.1", 0), Receiver(file).handle)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
