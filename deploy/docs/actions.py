@@ -1,8 +1,7 @@
-"""Writes ``docs/operations.md`` from the declarations of the apps: ``python -m deploy.docs.actions [--check]``."""
+"""Writes ``docs/operations.md`` from the declarations of the apps: ``python -m deploy.docs.actions``."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -99,4 +98,4 @@ def _means(field: Field) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(written.run(TARGET, page, sys.argv[1:]))
+    written.run(TARGET, page)

@@ -1,13 +1,12 @@
 """Writes ``docs/configuration.md`` from ``wms2.conf`` and ``configuration.md`` beside this.
 
-python -m deploy.docs.configuration [--check]
+python -m deploy.docs.configuration
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,4 +63,4 @@ def default_of(field: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(written.run(TARGET, page, sys.argv[1:]))
+    written.run(TARGET, page)

@@ -18,7 +18,6 @@ from deploy.simulators.client import Caller, CallFailed
 WRITER = "/dbs/prod/global/DBSWriter"
 DBS_BLOCK_EXISTS = 200
 CONFLICT = 409
-READ_BYTES = 1024 * 1024
 _SECTIONS = {"configcache", "dbs", "cric", "reqmgr2"}
 _DBS_SECTIONS = {"data_tiers", "physics_groups", "datasets"}
 _DEFAULT_CONFIG = {
@@ -202,8 +201,5 @@ def _with_facts(record: dict[str, Any], rse: str, storage_root: Path | None) -> 
     path = storage_root / rse / record["lfn"].lstrip("/")
     if not path.is_file():
         raise ValueError(f"{record['lfn']}: no size_bytes and adler32 in the seed, and there is no file {path}")
-    checksum, size = 1, 0
-    with path.open("rb") as stream:
-        while chunk := stream.read(READ_BYTES):
-            checksum, size = zlib.adler32(chunk, checksum), size + len(chunk)
-    return {**record, "size_bytes": size, "adler32": f"{checksum:08x}"}
+    content = path.read_bytes()
+    return {**record, "size_bytes": len(content), "adler32": f"{zlib.adler32(content):08x}"}

@@ -83,23 +83,18 @@ class Storage:
             found: sqlite3.Row | None = connection.execute(sql, values).fetchone()
             return found
 
-    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[sqlite3.Row]:
-        """The rows of a query, a batch at a time. The connection is freed when the iterator ends or is closed."""
-        with self._connection() as connection:
-            cursor = connection.execute(sql, values)
-            try:
-                while batch := cursor.fetchmany(FETCH_ROWS):
-                    yield from batch
-            finally:
-                cursor.close()
-
     def stream_json(self, sql: str, values: Sequence[Any] = ()) -> Iterator[str]:
-        """The rows of a query as JSON objects, written by SQLite itself: ten times faster than row by row in Python."""
+        """The rows of a query as JSON objects, a batch at a time, written by SQLite itself: ten times faster than row by row in
+        Python. The connection is freed when the iterator ends or is closed."""
         with self._connection() as connection:
             columns = [column[0] for column in connection.execute(f"SELECT * FROM ({sql}) LIMIT 0", values).description]
-        pairs = ", ".join(f"'{name}', \"{name}\"" for name in columns)
-        for row in self.stream(f"SELECT json_object({pairs}) FROM ({sql})", values):
-            yield row[0]
+            pairs = ", ".join(f"'{name}', \"{name}\"" for name in columns)
+            cursor = connection.execute(f"SELECT json_object({pairs}) FROM ({sql})", values)
+            try:
+                while batch := cursor.fetchmany(FETCH_ROWS):
+                    yield from (text for (text,) in batch)
+            finally:
+                cursor.close()
 
     def close(self) -> None:
         """Close all idle connections; the last one folds the write-ahead log into the file."""

@@ -66,20 +66,15 @@ class RequestStore:
 
     def by_names(self, names: Iterable[str]) -> dict[str, Document]:
         """The requests of these names; unknown names are left out."""
-        rows = self.storage.rows(
-            "SELECT name, document FROM requests WHERE name IN (SELECT value FROM json_each(?)) ORDER BY name",
-            (json.dumps(list(names)),),
-        )
-        return {row["name"]: json.loads(row["document"]) for row in rows}
+        return self._by("name", names)
 
     def in_statuses(self, statuses: Iterable[str]) -> dict[str, Document]:
         """The requests that are in one of these statuses now; for what ReqMgr2's own tasks do."""
-        rows = self.storage.rows(
-            "SELECT name, document FROM requests"
-            " WHERE document ->> 'RequestStatus' IN (SELECT value FROM json_each(?)) ORDER BY name",
-            (json.dumps(list(statuses)),),
-        )
-        return {row["name"]: json.loads(row["document"]) for row in rows}
+        return self._by("document ->> 'RequestStatus'", statuses)
+
+    def _by(self, column: str, values: Iterable[str]) -> dict[str, Document]:
+        sql = f"SELECT name, document FROM requests WHERE {column} IN (SELECT value FROM json_each(?)) ORDER BY name"  # noqa: S608
+        return {row["name"]: json.loads(row["document"]) for row in self.storage.rows(sql, (json.dumps(list(values)),))}
 
     def by_view(self, view: str, keys: Iterable[Any]) -> dict[str, Document]:
         """The requests that ``view`` listed under one of ``keys`` when a view was last asked; then all views are brought up to
