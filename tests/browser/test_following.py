@@ -14,11 +14,10 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Locator, expect
 
 from requests_app.models import Request
-from requests_app.services import request_import
 from tests.support.browser import Window, window
-from tests.support.outcomes import assert_aborted, assert_completed_once
+from tests.support.outcomes import assert_aborted, assert_completed_once, imported
 from tests.support.side_by_side import PATIENCE
-from tests.support.stack import small_request, worker
+from tests.support.stack import worker
 from wms2.models import AuditEntry
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
@@ -31,10 +30,6 @@ def desk(chromium: Browser, live_server: Any) -> Iterator[Window]:
     with window(chromium, live_server.url) as opened:
         yield opened
         assert opened.complaints == []
-
-
-def imported(**changes: int) -> Request:
-    return request_import(document=small_request(**changes), request_name=None, actor="tester")
 
 
 def sign_in(desk: Window, user: User) -> None:

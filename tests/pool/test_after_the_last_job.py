@@ -10,16 +10,15 @@ import pytest
 from dags_app.models import DAG, Leftover, SiteJob, SiteJobPurpose, SiteJobState
 from outputs_app.models import BlockValidation, StorageCheck
 from requests_app.models import Request, RequestStatus, RequestTransition
-from requests_app.services import request_import
-from tests.support.outcomes import assert_completed_once, ended
-from tests.support.stack import small_request, worker
+from tests.support.outcomes import assert_completed_once, ended, imported
+from tests.support.stack import worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 S = RequestStatus
 
 
 def test_outputs_are_validated_and_leftovers_gone_before_it_is_completed(ready: None) -> None:
-    request = request_import(document=small_request(events=20), request_name=None, actor="tester")
+    request = imported(events=20)
     with worker(WMS2_STORAGE_CHECKS_ENABLED="true") as running:
         running.wait(lambda: ended(request), seconds=300)
     assert_completed_once(request)

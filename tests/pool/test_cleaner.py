@@ -17,10 +17,10 @@ from outputs_app.models import Effect, EffectKind, EffectState, OutputFile, Proc
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.models import RequestStatus, RequestTransition
-from requests_app.services import request_clean, request_import
+from requests_app.services import request_clean
 from tests.support.faults import fault
-from tests.support.outcomes import ended, status
-from tests.support.stack import small_request, worker
+from tests.support.outcomes import ended, imported, status
+from tests.support.stack import worker
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.runtime import clock
@@ -41,7 +41,7 @@ class Killed(BaseException):
 def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_killed(
     ready: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = request_import(document=small_request(events=20), request_name=None, actor="tester")
+    request = imported(events=20)
     with worker(WMS2_CLEANER_ENABLED="false") as running:
         running.wait(lambda: ended(request), seconds=240)
     assert status(request) == RequestStatus.COMPLETED
@@ -92,7 +92,7 @@ def written(store: Path, bases: set[str]) -> set[str]:
 
 
 def test_a_running_request_is_cleaned_until_nothing_is_left_but_what_rucio_removes(ready: None) -> None:
-    request = request_import(document=small_request(events=40, per_job=20), request_name=None, actor="tester")
+    request = imported(events=40, per_job=20)
     one_by_one = {"jobs_per_work_unit": 1, "dag_max_merge_groups": 1, "block_max_files": 1}
     files = OutputFile.objects.filter(block__workflow__request=request)
     with worker(**one_by_one) as running:

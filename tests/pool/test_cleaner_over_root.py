@@ -15,8 +15,7 @@ from outputs_app.models import OutputFile
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.models import RequestStatus
-from requests_app.services import request_import
-from tests.support.outcomes import ended, status
+from tests.support.outcomes import ended, imported, status
 from tests.support.stack import small_request, worker
 from tests.support.xrootd import of_the_stack
 
@@ -30,7 +29,7 @@ pytestmark = [
 def test_a_loser_is_removed_from_a_storage_that_is_reached_over_root_alone(ready: None, monkeypatch: pytest.MonkeyPatch) -> None:
     document = small_request(events=20)
     document["assignRequest"]["SiteWhitelist"] = ["T2_DE_DESY"]
-    request = request_import(document=document, request_name=None, actor="tester")
+    request = imported(document)
     with worker(WMS2_CLEANER_ENABLED="0") as running:  # what is left is put there when it has completed
         running.wait(lambda: ended(request), seconds=240)
     assert status(request) == RequestStatus.COMPLETED

@@ -10,12 +10,12 @@ import pytest
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.blocks.placements import placement_set
 from outputs_app.models import REPORTS, EffectKind, Placement
-from requests_app.models import Request, RequestStatus
-from requests_app.services import request_abort, request_import
+from requests_app.models import RequestStatus
+from requests_app.services import request_abort
 from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
-from tests.support.stack import small_request, worker
+from tests.support.outcomes import assert_aborted, assert_completed_once, ended, imported, status
+from tests.support.stack import worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 SUBMISSION = ("submit.claimed", "submit.called", "submit.recorded")
@@ -31,10 +31,6 @@ ON_THE_WAY = (
     "register.claimed", "register.recorded",
     *(f"{kind}.{point}" for kind in REGISTRATION for point in ("claimed", "called", "recorded")),
 )  # fmt: skip
-
-
-def imported(**changes: int) -> Request:
-    return request_import(document=small_request(**changes), request_name=None, actor="tester")
 
 
 @fault(
@@ -70,7 +66,7 @@ def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothi
     document["createRequest"]["Campaign"] = campaign = f"Crash{uuid.uuid4().hex[:8]}"
     on_disk = {"disk_expression": "T1_US_FNAL_Disk", "actor": "tester", "reason": "one container rule more"}
     placement_set(row=Placement(), campaign=campaign, **on_disk)
-    request = request_import(document=document, request_name=None, actor="tester")
+    request = imported(document)
     mark = tmp_path / "mark"
     crash = {"WMS2_CRASH_AT": ",".join(ON_THE_WAY), "WMS2_CRASH_MARK": str(mark)}
 

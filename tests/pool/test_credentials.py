@@ -22,13 +22,12 @@ from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from requests_app.models import Request, RequestStatus, RequestTransition
-from requests_app.services import request_import
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
 from tests.pool import condor
 from tests.support.credentials import Authority, token, write
 from tests.support.faults import fault
-from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
+from tests.support.outcomes import assert_completed, assert_completed_once, ended, imported, status
 from tests.support.stack import small_request, worker
 from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
@@ -81,7 +80,7 @@ def proxy() -> Iterator[Proxy]:
 )
 def test_a_dag_whose_proxy_ends_is_stopped_and_resumed_with_the_renewed_one(ready: None, proxy: Proxy) -> None:
     proxy.renew(1000)
-    request = request_import(document=small_request(UNITS * PER_JOB, PER_JOB), request_name=None, actor="tester")
+    request = imported(events=UNITS * PER_JOB, per_job=PER_JOB)
     with worker(**SETTINGS, WMS2_JOB_CREDENTIAL_PATH=str(proxy.path)) as running:
         running.wait(lambda: waits(request), seconds=120)
         assert not DAG.objects.filter(workflow__request=request).exists(), "it ends before the margin"
@@ -157,7 +156,7 @@ def test_a_whole_request_with_a_token_is_done_in_containers(ready: None, proxy: 
     token(proxy.path, 24 * HOUR_SECONDS)
     document = small_request(UNITS * PER_JOB, PER_JOB)
     document["assignRequest"]["SiteWhitelist"] = ["T2_US_Purdue"]
-    request = request_import(document=document, request_name=None, actor="tester")
+    request = imported(document)
     carried = {"WMS2_JOB_CREDENTIAL": "token", "WMS2_JOB_CREDENTIAL_PATH": str(proxy.path)}
     with worker(**carried, jobs_per_work_unit=2) as running:
         running.wait(lambda: ended(request), seconds=300)

@@ -17,12 +17,12 @@ from dags_app.services.stop import dag_hold, dag_release
 from deploy.htcondor.sites import SITES
 from outputs_app.models import OutputFile
 from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.services import StopMode, request_abort, request_import, request_release, request_set_priority, request_stop
+from requests_app.services import StopMode, request_abort, request_release, request_set_priority, request_stop
 from requests_app.services.dags import dag_remove, dag_rescue
 from requests_app.services.release import Changes, ReleaseMode
 from sites_app.models import Site
 from sites_app.pools import pools_refresh
-from tests.support.outcomes import assert_aborted, assert_completed_once, assert_held, ended, status, waiting_for
+from tests.support.outcomes import assert_aborted, assert_completed_once, assert_held, ended, imported, status, waiting_for
 from tests.support.stack import Worker, small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow, pytest.mark.alone]
@@ -55,10 +55,6 @@ def _wide(ready: None) -> Iterator[Worker]:
     """Both work units at the same time."""
     with worker(jobs_per_work_unit=JOBS_PER_UNIT) as process:
         yield process
-
-
-def imported() -> Request:
-    return request_import(document=wide_request(), request_name=None, actor="tester")
 
 
 def live_dag(request: Request) -> DAG:
@@ -151,7 +147,7 @@ def counts_agree(request: Request, dag: DAG, user: User) -> bool:
 
 def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release_with_another_priority(wide: Worker) -> None:
     user = User.objects.create_superuser("olga")
-    request = imported()
+    request = imported(wide_request())
     # both at one moment: a fast machine gives all jobs their slots soon afterwards
     wide.wait(lambda: busy(request) and shown(live_dag(request), user)["nodes_running"] > 0, seconds=180)
     dag = live_dag(request)
@@ -196,7 +192,7 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release_wi
 
 @pytest.mark.deep(f"{VERBS}::test_a_removed_dag_holds_its_request_and_its_rescue_releases_it")
 def test_a_dag_that_is_removed_leaves_nothing_and_its_rescue_goes_on(running: Worker) -> None:
-    request = imported()
+    request = imported(wide_request())
     running.wait(lambda: units(request, WorkUnitState.DONE) == 1 and busy(request), seconds=240)
     first = live_dag(request)
     dag_remove(dag=first, **WHO)
@@ -213,7 +209,7 @@ def test_a_dag_that_is_removed_leaves_nothing_and_its_rescue_goes_on(running: Wo
 
 @pytest.mark.deep(f"{VERBS}::test_a_removed_dag_holds_its_request_and_its_rescue_releases_it")
 def test_a_held_dag_that_is_removed_leaves_a_rescue_file_too(wide: Worker) -> None:
-    request = imported()
+    request = imported(wide_request())
     wide.wait(lambda: busy(request), seconds=180)
     first = live_dag(request)
     dag_hold(dag=first, **WHO)
@@ -235,7 +231,7 @@ def assert_rescued(request: Request, first: DAG) -> None:
 
 
 def test_a_drain_finishes_what_runs_and_its_rescue_does_the_rest_while_a_held_dag_is_aborted(running: Worker) -> None:
-    request, aborted = imported(), imported()
+    request, aborted = imported(wide_request()), imported(wide_request())
     running.wait(lambda: busy(request), seconds=180)
     first = live_dag(request)
     begun = {job["WMS2_Unit"] for job in in_queue(request) if job.get("WMS2_Unit")}
@@ -265,7 +261,7 @@ def test_a_drain_finishes_what_runs_and_its_rescue_does_the_rest_while_a_held_da
 
 @pytest.mark.deep(f"{VERBS}::test_a_site_that_the_release_bans_is_avoided_by_the_rescue")
 def test_a_site_banned_with_a_release_is_left_by_every_unit_that_is_not_done(wide: Worker) -> None:
-    request = imported()
+    request = imported(wide_request())
     wide.wait(lambda: busy(request), seconds=180)
     first = live_dag(request)
     landed = {job["MATCH_GLIDEIN_CMSSite"] for job in past(request) if job.get("WMS2_Role") == "landing"}

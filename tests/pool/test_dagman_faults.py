@@ -11,18 +11,13 @@ import pytest
 from dags_app.models import DAG, DAGKind
 from dags_app.payload.build import payload_bytes
 from requests_app.models import Request, RequestStatus, RequestTransition
-from requests_app.services import request_import
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_completed, assert_completed_once, dagman_jobs, ended, status
-from tests.support.stack import Worker, small_request, worker
+from tests.support.outcomes import assert_completed, assert_completed_once, dagman_jobs, ended, imported, status
+from tests.support.stack import Worker, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 ONE_JOB_A_UNIT = {"jobs_per_work_unit": 1, "error_same_units": 0}
-
-
-def imported(events: int = 20) -> Request:
-    return request_import(document=small_request(events=events, per_job=20), request_name=None, actor="tester")
 
 
 def inner_dagmans(dag: DAG, unit: str) -> list[str]:
@@ -84,7 +79,7 @@ def test_a_dag_that_cannot_be_written_then_not_submitted_and_whose_dagman_dies_i
         assert running.process is not None
         before = resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (len(payload_bytes()) // 2, before[1]))
-        request = imported()
+        request = imported(events=20)
         running.wait(lambda: "File too large" in last_error(request), seconds=120)
         assert status(request) == RequestStatus.PLANNING
         assert dagman_jobs(request) == []

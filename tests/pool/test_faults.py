@@ -14,7 +14,7 @@ import pytest
 from outputs_app.models import Effect, EffectKind, EffectState
 from outputs_app.services import effect_retry_now
 from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.services import request_fetch, request_import, request_release
+from requests_app.services import request_fetch, request_release
 from sites_app.models import Site, SiteRse
 from sites_app.sync import sites_sync
 from tests.support.adapters import adapters_forget
@@ -22,8 +22,8 @@ from tests.support.fault_proxy import Armed, Fault
 from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
 from tests.support.network import Kind, Network, arm_each, network
-from tests.support.outcomes import assert_completed_once, ended, status, waiting_for
-from tests.support.stack import small_request, worker
+from tests.support.outcomes import assert_completed_once, ended, imported, status, waiting_for
+from tests.support.stack import worker
 from wms2.errors import NotFoundInService, ServiceUnavailable
 
 DEEP = pytest.mark.deep(
@@ -65,14 +65,6 @@ def _net(ready: None, tmp_path: Path) -> Iterator[Network]:
         yield net
 
 
-def generation() -> Request:
-    return request_import(document=small_request(events=20), request_name=None, actor="tester")
-
-
-def reprocessing(directory: Path) -> Request:
-    return request_import(document=small_reprocessing(seeded_input(directory)), request_name=None, actor="tester")
-
-
 def all_met(faults: list[Armed]) -> None:
     missed = [(f.fault.name, f.method, f.path.pattern) for f in faults if not f.hits]
     assert not missed, f"never happened: {missed}"
@@ -95,7 +87,7 @@ def all_met(faults: list[Armed]) -> None:
 def test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_happened(
     net: Network, tmp_path: Path, faults: tuple[Fault, ...]
 ) -> None:
-    requests = [generation(), reprocessing(tmp_path)]
+    requests = [imported(events=20), imported(small_reprocessing(seeded_input(tmp_path)))]
     armed = arm_each(net.catalogues, CATALOGUES, faults) + arm_each(net.rucio, RUCIO, faults)
     environment = net.environment | QUICK
     with worker(**environment, WMS2_NODE="a") as first, worker(**environment, WMS2_NODE="b"):
@@ -119,7 +111,7 @@ def test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_
 )
 def test_what_is_away_is_waited_for_by_name_and_what_is_refused_goes_on_at_an_operators_word(net: Network) -> None:
     net.catalogues.arm(Fault.REFUSE)
-    request = generation()
+    request = imported(events=20)
     with worker(**net.environment, **QUICK) as running:
         running.wait(lambda: "configcache" in waiting_for(request), seconds=60)
         assert status(request) == RequestStatus.SUBMITTED

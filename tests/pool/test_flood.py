@@ -20,10 +20,9 @@ from rest_framework.authtoken.models import Token
 
 from outputs_app.models import Effect, EffectState, OutputFile
 from requests_app.models import Request, RequestStatus
-from requests_app.services import request_import
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_completed_once, ended, status
+from tests.support.outcomes import assert_completed_once, ended, imported, status
 from tests.support.stack import celery_beat, celery_worker, small_request, web
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
@@ -91,7 +90,7 @@ def test_database_and_broker_that_crash_again_and_again_lose_nothing_of_what_run
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     rates = {"rate_limit_submit": LIMIT, "rate_limit_window_seconds": WINDOW_SECONDS}
-    going = [request_import(document=small_request(events=20), request_name=None, actor="tester") for _ in range(2)]
+    going = [imported(events=20) for _ in range(2)]
     flood = Flood(f"http://127.0.0.1:{port}", Token.objects.create(user=User.objects.create_superuser("olga")).key)
     moments: list[tuple[Callable[[], bool], Callable[[], None]]] = [
         (lambda: status(going[0]) != RequestStatus.SUBMITTED, services.postgres_crash),

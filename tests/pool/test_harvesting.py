@@ -14,9 +14,8 @@ import requests
 from deploy.simulators import seed
 from deploy.simulators.client import Caller
 from requests_app.models import Harvest, HarvestState, RequestStatus
-from requests_app.services import request_import
 from tests.support.calls import overdue
-from tests.support.outcomes import ended, status
+from tests.support.outcomes import ended, imported, status
 from tests.support.payload_psets import pset
 from tests.support.stack import small_request, worker
 
@@ -64,7 +63,7 @@ def test_it_is_uploaded_when_the_server_is_back_and_the_request_did_not_wait(
     ready: None, simulators: str, tmp_path: Path
 ) -> None:
     server = f"{simulators}/dqm/t{uuid.uuid4().hex[:8]}"
-    request = request_import(document=harvesting_request(simulators, tmp_path), request_name=None, actor="tester")
+    request = imported(harvesting_request(simulators, tmp_path))
     down(simulators, is_down=True)
     try:
         with worker(WMS2_DQM_UPLOAD_URL=server, WMS2_STORAGE_CHECKS_ENABLED="false") as running:

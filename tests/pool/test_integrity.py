@@ -20,14 +20,13 @@ from outputs_app.models import CaseState, FindingKind, IntegrityCase, OutputFile
 from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
-from requests_app.services import request_import
 from requests_app.services.cases import case_remove, removal_preview
 from requests_app.services.decisions import block_validate, request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
-from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, status
+from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, imported, status
 from tests.support.simulators import READER, WRITER
-from tests.support.stack import Worker, small_request, worker
+from tests.support.stack import Worker, worker
 from wms2.adapters import factory
 from wms2.conf import conf
 
@@ -110,7 +109,7 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
     checking = storage_checks.conf().model_copy(update={"storage_checks_enabled": True, "storage_checksum_fraction": 1.0})
     for module in (storage_checks, process):
         monkeypatch.setattr(module, "conf", lambda: checking)
-    request = request_import(document=small_request(events=120, per_job=20, steps=3), request_name=None, actor="tester")
+    request = imported(events=120, per_job=20, steps=3)
     with worker(**WITH_CHECKS) as running:
         running.wait(lambda: status(request) in (S.VALIDATING_OUTPUTS, S.HELD), seconds=300)
         assert status(request) == S.VALIDATING_OUTPUTS

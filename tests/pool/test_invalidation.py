@@ -21,9 +21,9 @@ from outputs_app.models import (
     Validity,
 )
 from requests_app.models import CleanupPolicy, Request, RequestStatus
-from requests_app.services import request_fail, request_import, request_invalidate, request_invalidate_files, request_restart
-from tests.support.outcomes import assert_completed_once, assert_nothing_runs, ended, status
-from tests.support.stack import Worker, small_request, worker
+from requests_app.services import request_fail, request_invalidate, request_invalidate_files, request_restart
+from tests.support.outcomes import assert_completed_once, assert_nothing_runs, ended, imported, status
+from tests.support.stack import Worker, worker
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo
 from wms2.conf import conf
@@ -35,10 +35,6 @@ KINDS = (EffectKind.INVALIDATION_MANIFEST, EffectKind.DBS_INVALIDATE, EffectKind
 POINTS = tuple(f"{kind}.{point}" for kind in KINDS for point in ("claimed", "called", "recorded"))
 #: One work unit at a time and a block for each, so that one is registered while the other is still to be done.
 ONE_BY_ONE = {"jobs_per_work_unit": 1, "dag_max_merge_groups": 1, "block_max_files": 1}
-
-
-def imported() -> Request:
-    return request_import(document=small_request(events=40, per_job=20, steps=3), request_name=None, actor="tester")
 
 
 def rules(request: Request) -> list[RuleInfo]:
@@ -110,7 +106,7 @@ def assert_taken_back(request: Request, document: dict[str, Any]) -> None:
 
 
 def test_killed_at_every_point_of_an_invalidation_the_outputs_are_taken_back_once(ready: None, tmp_path: Path) -> None:
-    request = imported()
+    request = imported(steps=3)
     mark = tmp_path / "mark"
     crash = {"WMS2_CRASH_AT": ",".join(POINTS), "WMS2_CRASH_MARK": str(mark), **ONE_BY_ONE}
 
@@ -143,7 +139,7 @@ def test_killed_at_every_point_of_an_invalidation_the_outputs_are_taken_back_onc
     "test_with_immediate_cleanup_the_old_outputs_are_invalidated_when_the_new_version_is_complete"
 )
 def test_a_restart_with_immediate_cleanup_takes_the_old_outputs_back_once_the_new_are_complete(ready: None) -> None:
-    old = imported()
+    old = imported(steps=3)
     with worker(**ONE_BY_ONE) as running:
         stopped_half_way(old, running)
         new = request_restart(request=old, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP, **WHO)  # type: ignore[arg-type]
@@ -163,7 +159,7 @@ def test_a_restart_with_immediate_cleanup_takes_the_old_outputs_back_once_the_ne
 def test_killed_at_every_point_a_block_of_a_completed_request_is_taken_back_once_and_the_others_stay(
     ready: None, tmp_path: Path
 ) -> None:
-    request = imported()
+    request = imported(steps=3)
     mark = tmp_path / "mark"
     points = [f"{EffectKind.FILES_INVALIDATE}.{point}" for point in ("claimed", "called", "recorded")]
     crash = {"WMS2_CRASH_AT": ",".join(points), "WMS2_CRASH_MARK": str(mark), **ONE_BY_ONE}

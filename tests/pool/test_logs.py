@@ -13,10 +13,9 @@ from dags_app.attempts import stored_logs
 from dags_app.models import DAG, FailureSample
 from dags_app.packs import pack
 from requests_app.models import RequestStatus
-from requests_app.services import request_import
 from tests.support.html import links
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import ended, status
+from tests.support.outcomes import ended, imported, status
 from tests.support.stack import worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
@@ -29,7 +28,7 @@ def test_the_logs_of_a_job_that_could_not_read_its_input_are_one_click_from_the_
     dataset = seeded_input(tmp_path)
     bad = sorted((Path(os.environ["WMS2_STATE_DIR"]) / "storage").glob(f"*/store/**/{dataset.split('/')[1]}/**/*.root"))[0]
     bad.write_bytes(b"not a ROOT file")
-    request = request_import(document=small_reprocessing(dataset), request_name=None, actor="tester")
+    request = imported(small_reprocessing(dataset))
     with worker(**SETTINGS) as running:
         running.wait(lambda: ended(request), seconds=300)
     assert status(request) == RequestStatus.HELD

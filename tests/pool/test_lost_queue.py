@@ -10,12 +10,12 @@ import pytest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitState
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from requests_app.models import Event, HoldCode, Request, RequestStatus
-from requests_app.services import request_import, request_release
+from requests_app.services import request_release
 from requests_app.services.release import ReleaseMode
 from sites_app.models import QueueChange, Schedd
 from tests.support import services
-from tests.support.outcomes import assert_completed, ended, status
-from tests.support.stack import small_request, worker
+from tests.support.outcomes import assert_completed, ended, imported, status
+from tests.support.stack import worker
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
 
@@ -41,7 +41,7 @@ def alerts(request: Request) -> list[str]:
 
 
 def test_a_queue_that_is_lost_is_reported_confirmed_by_a_person_and_its_work_done_once(ready: None) -> None:
-    request = request_import(document=small_request(events=80, per_job=20), request_name=None, actor="tester")
+    request = imported(events=80, per_job=20)
     with worker(**SETTINGS) as running:
         running.wait(lambda: status(request) == S.ACTIVE, seconds=120)
         running.wait(lambda: Schedd.objects.filter(job_queue_birthdate__isnull=False).exists(), seconds=60)

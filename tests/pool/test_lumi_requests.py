@@ -11,12 +11,12 @@ import pytest
 from dags_app.models import DAG
 from outputs_app.models import OutputFile
 from requests_app.models import InputFile, Request, RequestStatus
-from requests_app.services import request_hold, request_import, request_release
+from requests_app.services import request_hold, request_release
 from requests_app.services.release import Changes
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from tests.support.inputs import small_reprocessing
 from tests.support.lumi_inputs import EVENTS_PER_LUMI, InputDataset, SourceFile
-from tests.support.outcomes import assert_completed, ended, status
+from tests.support.outcomes import assert_completed, ended, imported, status
 from tests.support.stack import worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
@@ -28,7 +28,7 @@ def lumi_request(dataset: InputDataset, **changes: Any) -> Request:
     document = small_reprocessing(dataset.name)
     document["createRequest"].pop("FilesPerJob")
     document["createRequest"] |= changes
-    return request_import(document=document, request_name=None, actor="tester")
+    return imported(document)
 
 
 def waiting_for(request: Request) -> str:

@@ -20,12 +20,11 @@ from django.contrib.auth.models import Group, User
 from rest_framework.authtoken.models import Token
 
 from requests_app.models import LEADER_LEASE, Lease, Request, RequestStatus
-from requests_app.services import request_import
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_completed_once, ended, status
+from tests.support.outcomes import assert_completed_once, ended, imported, status
 from tests.support.rows import request_row
-from tests.support.stack import Worker, celery_beat, celery_worker, small_request, web
+from tests.support.stack import Worker, celery_beat, celery_worker, web
 from tests.support.stalling import Stalling, stalling_ways
 from wms2.identities.grants import OPERATORS
 
@@ -137,10 +136,6 @@ def goes_on() -> None:
     services.until(lambda: cycled() > before, "another cycle", seconds=120)
 
 
-def imported() -> Request:
-    return request_import(document=small_request(events=20), request_name=None, actor="tester")
-
-
 @fault(
     "database away from the web",
     done="every session with PostgreSQL is ended, and nobody gets in for a while",
@@ -171,10 +166,10 @@ def _database_away(asking: Asking, to_database: Stalling) -> None:
 
 
 def _broker_away(asking: Asking, to_broker: Stalling, running: Worker) -> None:
-    requests = [imported(), imported()]
+    requests = [imported(events=20), imported(events=20)]
     running.wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=120)
     with to_broker.gone(), asking.all_the_time() as answers:
-        requests.append(imported())
+        requests.append(imported(events=20))
         time.sleep(BROKER_SECONDS)
         assert not all(ended(request) for request in requests)
     assert set(answers) == {200}, answers

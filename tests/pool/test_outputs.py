@@ -13,10 +13,10 @@ from dags_app.models import DAG, WorkUnit
 from dags_app.payload.contract import documents, names
 from outputs_app.models import SETTLED_EFFECT, BlockStatus, Effect, OutputFile, ProcessingBlock
 from requests_app.models import Request, RequestStatus
-from requests_app.services import request_abort, request_import
+from requests_app.services import request_abort
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
-from tests.support.outcomes import assert_aborted, ended, status
+from tests.support.outcomes import assert_aborted, ended, imported, status
 from tests.support.rucio import SCOPE, plain_client, rucio_home
 from tests.support.stack import worker
 from wms2.adapters import factory
@@ -42,7 +42,7 @@ def owed(request: Request) -> bool:
     afterwards="no transfer for any source rule; one DBS block at each site with exactly the files done there; ARCHIVED",
 )
 def test_blocks_at_two_sites_without_a_unit_are_registered_once_and_nothing_is_copied(ready: None, tmp_path: Path) -> None:
-    request = request_import(document=small_reprocessing(seeded_input(tmp_path, events=10)), request_name=None, actor="tester")
+    request = imported(small_reprocessing(seeded_input(tmp_path, events=10)))
     crash = {"WMS2_CRASH_AT": "plan.recorded", "WMS2_CRASH_MARK": str(tmp_path / "mark")}
     with worker(**crash, **SETTINGS) as running:
         running.wait(lambda: running.was_killed, seconds=120)

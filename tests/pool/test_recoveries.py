@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,24 +15,20 @@ from dags_app.payload.contract import documents, names
 from outputs_app.models import OutputFile
 from requests_app.lifecycle.evaluator import evaluate_one
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Workflow
-from requests_app.services import request_import, request_release
+from requests_app.services import request_release
 from requests_app.services.release import Changes
 from requests_app.work.ledger import ledger_of
 from sites_app.models import SiteBan
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
 from tests.support.limits import set_limits
-from tests.support.outcomes import assert_completed, assert_completed_once, ended, status, waiting_for
+from tests.support.outcomes import assert_completed, assert_completed_once, ended, imported, status, waiting_for
 from tests.support.stack import Worker, small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 #: Units of one job; with less than all of them failed the request goes on.
 TOLERANT = {"jobs_per_work_unit": 1, "error_hold_threshold": 1, "error_same_units": 0}
 EVENTS, PER_FILE = 40, 10
-
-
-def imported(document: dict[str, Any]) -> Request:
-    return request_import(document=document, request_name=None, actor="tester")
 
 
 @contextmanager

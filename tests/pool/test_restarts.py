@@ -16,11 +16,11 @@ from dags_app.models import DAG, DAGHistory
 from dags_app.services.stop import dag_hold, dag_release
 from outputs_app.models import Effect
 from requests_app.models import Request, RequestStatus, RequestTransition
-from requests_app.services import request_abort, request_import
+from requests_app.services import request_abort
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_aborted, assert_completed_once, dagman_jobs, ended, status, waiting_for
-from tests.support.stack import Worker, celery_beat, celery_worker, small_request, worker
+from tests.support.outcomes import assert_aborted, assert_completed_once, dagman_jobs, ended, imported, status, waiting_for
+from tests.support.stack import Worker, celery_beat, celery_worker, worker
 from wms2.celery import app
 from wms2.models import AuditEntry
 from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS
@@ -32,10 +32,6 @@ CYCLE = "requests_app.tasks.run_lifecycle_cycle"
 QUICK = {
     "WMS2_SERVICE_TIMEOUT_SECONDS": "3", "WMS2_SUBMIT_TIMEOUT_SECONDS": "4", "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "6",
 }  # fmt: skip
-
-
-def imported(**changes: int) -> Request:
-    return request_import(document=small_request(**changes), request_name=None, actor="tester")
 
 
 @fault(

@@ -16,23 +16,19 @@ import pytest
 from dags_app.models import DAG
 from requests_app.models import HoldCode, Reconciliation, Request, RequestStatus
 from requests_app.service_level import new_work_allow, new_work_stop, service
-from requests_app.services import request_hold, request_import, request_release
+from requests_app.services import request_hold, request_release
 from requests_app.services.reconciling import reconcile
 from tests.pool import condor
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
+from tests.support.outcomes import assert_completed, assert_completed_once, ended, imported, status
 from tests.support.places import ROOT
-from tests.support.stack import database_url, small_request, worker
+from tests.support.stack import database_url, worker
 from wms2.conf import conf
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "tester", "reason": "for the test"}
-
-
-def imported() -> Request:
-    return request_import(document=small_request(events=20), request_name=None, actor="tester")
 
 
 def held_for(request: Request) -> str:
@@ -72,21 +68,21 @@ def unknown_dags(place: Path) -> dict[str, str]:
 def test_with_a_database_of_some_minutes_ago_nothing_is_submitted_or_registered_twice(ready: None, tmp_path: Path) -> None:
     with worker() as running:
         new_work_stop(service=service(), **BY)
-        later = imported()
+        later = imported(events=20)
         running.wait(lambda: status(later) == S.QUEUED, seconds=60)
         request_hold(request=later, **BY)
         running.wait(lambda: status(later) == S.HELD, seconds=60)
         new_work_allow(service=service(), **BY)
-        early = imported()
+        early = imported(events=20)
         running.wait(lambda: status(early) == S.ACTIVE, seconds=120)
-    between = imported()
+    between = imported(events=20)
     with worker(WMS2_CRASH_AT="submit.claimed", WMS2_CRASH_MARK=str(tmp_path / "mark")) as running:
         running.wait(lambda: running.was_killed, seconds=120)
         services.postgres_dump(tmp_path / "dump")
         running.start()
         running.wait(lambda: ended(early) and ended(between), seconds=300)
         request_release(request=later, **BY)
-        forgotten = imported()
+        forgotten = imported(events=20)
         running.wait(lambda: submitted(later, forgotten), seconds=120)
         running.kill()
         dags = DAG.objects.filter(workflow__request__in=(later, forgotten))

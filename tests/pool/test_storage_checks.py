@@ -10,9 +10,9 @@ import pytest
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState, WorkUnit
 from outputs_app.models import BlockValidation, FindingKind, IntegrityCase, OutputFile, StorageCheck
 from requests_app.models import RequestStatus
-from requests_app.services import request_import, request_validate
+from requests_app.services import request_validate
 from tests.support.faults import fault
-from tests.support.outcomes import ended, status
+from tests.support.outcomes import ended, imported, status
 from tests.support.stack import small_request, worker
 from tests.support.xrootd import of_the_stack
 from wms2.conf import conf
@@ -36,7 +36,7 @@ def test_what_is_missing_or_damaged_is_found_at_once_by_either_way(ready: None, 
     for sites in (["T2_CH_CERN"], [SERVER_SITE]):
         document = small_request(events=60)
         document["assignRequest"]["SiteWhitelist"] = sites
-        requests.append(request_import(document=document, request_name=None, actor="tester"))
+        requests.append(imported(document))
     with worker(jobs_per_work_unit=1) as running:
         running.wait(lambda: all(ended(request) for request in requests), seconds=420)
         assert {status(request) for request in requests} == {RequestStatus.COMPLETED}

@@ -14,10 +14,9 @@ from django.test import Client
 from dags_app.models import FailureCategory, FailureGroup, FailureRule
 from outputs_app.models import OutputFile
 from requests_app.models import Request
-from requests_app.services import request_import
 from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import assert_completed_once, ended
+from tests.support.outcomes import assert_completed_once, ended, imported
 from tests.support.stack import worker
 from tests.support.xrootd import away, of_the_stack
 
@@ -45,7 +44,7 @@ def test_a_storage_server_that_is_away_for_a_minute_costs_tries_and_no_work(
     document["createRequest"] |= {"FilesPerJob": 1, "IncludeParents": False}
     document["assignRequest"]["SiteWhitelist"] = [SITE]
     string = document["createRequest"]["ProcessingString"]
-    request = request_import(document=document, request_name=None, actor="tester")
+    request = imported(document)
     server = of_the_stack()
     with worker(jobs_per_work_unit=2) as running:
         running.wait(lambda: bool(files_of(string, server.storage)), seconds=180)

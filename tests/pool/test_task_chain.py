@@ -13,10 +13,8 @@ import pytest
 from dags_app.models import DAG
 from dags_app.payload.run.chirp import EXIT_CODE
 from outputs_app.models import OutputFile
-from requests_app.models import Request
-from requests_app.services import request_import
 from tests.pool import condor
-from tests.support.outcomes import assert_completed_once, ended
+from tests.support.outcomes import assert_completed_once, ended, imported
 from tests.support.stack import ROOT, worker
 from wms2.adapters import factory
 
@@ -69,7 +67,7 @@ def unmerged(primary: str) -> list[Path]:
 
 
 def test_a_task_chain_completes_with_every_kept_dataset_registered_and_nothing_left_unmerged(ready: None) -> None:
-    request: Request = request_import(document=task_chain(), request_name=None, actor="tester")
+    request = imported(task_chain())
     with worker() as running:
         running.wait(lambda: ended(request), seconds=300)
     assert_completed_once(request)

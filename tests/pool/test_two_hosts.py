@@ -16,13 +16,12 @@ import pytest
 
 from dags_app.models import DAG
 from outputs_app.models import Effect, EffectState
-from requests_app.models import LEADER_LEASE, Lease, Request, RequestStatus
-from requests_app.services import request_import
+from requests_app.models import LEADER_LEASE, Lease, RequestStatus
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_completed_once, ended, status
+from tests.support.outcomes import assert_completed_once, ended, imported, status
 from tests.support.side_by_side import PATIENCE
-from tests.support.stack import Worker, celery_beat, celery_worker, small_request
+from tests.support.stack import Worker, celery_beat, celery_worker
 from tests.support.stalling import Stalling, stalling_ways
 from wms2.conf import Conf
 from wms2.models import AuditEntry
@@ -122,12 +121,12 @@ def test_when_the_host_that_leads_is_lost_the_other_leads_within_a_minute_and_no
     ready: None, tmp_path_factory: pytest.TempPathFactory, lost: object
 ) -> None:
     place = tmp_path_factory.mktemp("h")  # a socket's path must be short
-    requests = [imported()]
+    requests = [imported(events=20)]
     cut = lost is Host.cut_off
     with host("a", place / "a", ways_of_its_own=cut) as a, host("b", place / "b", ways_of_its_own=cut) as b:
         workers = {each.name: each for each in (a, b)}
         a.processes[0].wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=180)
-        requests.append(imported())
+        requests.append(imported(events=20))
         attempts = DAG.objects.filter(workflow__request=requests[-1], submit_intent_at__isnull=False)
         services.until(attempts.exists, "a submission begins", seconds=120)
         first = workers.pop(leader())
@@ -145,7 +144,3 @@ def test_when_the_host_that_leads_is_lost_the_other_leads_within_a_minute_and_no
     for request in requests:
         assert_completed_once(request)
         assert not Effect.objects.filter(request=request).exclude(state=EffectState.DONE).exists()
-
-
-def imported() -> Request:
-    return request_import(document=small_request(events=20), request_name=None, actor="tester")

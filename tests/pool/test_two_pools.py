@@ -15,15 +15,15 @@ from dags_app.models import DAG, IN_QUEUE, WorkUnit, WorkUnitState
 from outputs_app.models import OutputFile
 from requests_app.models import AFTER_WORK, Request, RequestStatus
 from requests_app.selectors.drains import drain_progress
-from requests_app.services import request_import, request_move
+from requests_app.services import request_move
 from sites_app.models import Pool, Schedd, ScheddState
 from sites_app.services import schedd_change_state, schedd_drain
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import assert_completed, assert_completed_once, status
+from tests.support.outcomes import assert_completed, assert_completed_once, imported, status
 from tests.support.pool_processes import PoolProcesses
 from tests.support.second_pool import SecondPool, second_schedd
 from tests.support.services import until
-from tests.support.stack import Worker, small_request, worker
+from tests.support.stack import Worker, worker
 from wms2.errors import InvalidTransition
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
@@ -51,7 +51,7 @@ def given_to(schedd: Schedd, running: Worker, **more: int) -> Request:
     others = Schedd.objects.exclude(pk=schedd.pk).filter(state=ScheddState.ENABLED)
     closed = list(others.values_list("pk", flat=True))
     others.update(state=ScheddState.DISABLED)
-    request = request_import(document=small_request(**more), request_name=None, actor="tester")
+    request = imported(**more)
     running.wait(lambda: runs_at(request, schedd), seconds=90)
     Schedd.objects.filter(pk__in=closed).update(state=ScheddState.ENABLED)
     return request
@@ -90,7 +90,7 @@ def test_while_the_first_pool_is_frozen_cut_off_or_dies_the_second_serves_and_no
             with silent():
                 was = status(waiting[0])  # before the second time it may have been done
                 running.wait(lambda: Schedd.objects.filter(pk=here.pk, unreachable_since__isnull=False).exists(), seconds=60)
-                others.append(request_import(document=small_request(events=20), request_name=None, actor="tester"))
+                others.append(imported(events=20))
                 running.wait(partial(served, others[-1]), seconds=120)
                 assert was != S.ACTIVE or status(waiting[0]) == S.ACTIVE, "silence proves nothing"
             running.wait(lambda: not Schedd.objects.filter(unreachable_since__isnull=False).exists(), seconds=60)
@@ -113,7 +113,7 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
         for silent in (second_pool.frozen, second_pool.cut_off):
             with silent():
                 running.wait(lambda: Schedd.objects.filter(pk=there.pk, unreachable_since__isnull=False).exists(), seconds=60)
-                others.append(request_import(document=small_request(events=20), request_name=None, actor="tester"))
+                others.append(imported(events=20))
                 running.wait(lambda: left_active(others[-1]), seconds=120)
                 assert set(DAG.objects.filter(workflow__request=others[-1]).values_list("schedd", flat=True)) == {here.pk}
                 assert status(waiting) == S.ACTIVE, "silence proves nothing"
@@ -121,7 +121,7 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
             if status(waiting) != S.ACTIVE:  # it was done as soon as it was seen again
                 break
         second_pool.kill()
-        others.append(request_import(document=small_request(events=20), request_name=None, actor="tester"))
+        others.append(imported(events=20))
         running.wait(lambda: left_active(others[-1]), seconds=120)
         second_pool.start()
         running.wait(all_complete(waiting, *others), seconds=240)
@@ -138,7 +138,7 @@ def test_a_full_schedd_is_passed_over_and_one_that_is_drained_hands_over_what_ru
     Schedd.objects.filter(pk=here.pk).update(state=ScheddState.DISABLED)  # other tests' DAGMans there would count
     Schedd.objects.filter(pk=there.pk).update(max_dagman_slots=4)  # room for two DAGs with one unit at once
     with worker(**SLOWLY) as running:
-        requests = [request_import(document=small_request(events=60), request_name=None, actor="tester") for _ in range(4)]
+        requests = [imported(events=60) for _ in range(4)]
         running.wait(lambda: sum(runs_at(request, there) for request in requests) == 2, seconds=120)
         full = Request.objects.filter(status=S.QUEUED, waiting_for__contains=f"{there.name}: 2 DAGs with 4 of 4")
         running.wait(full.exists, seconds=60)
@@ -181,7 +181,7 @@ def test_a_running_dag_that_is_moved_goes_on_elsewhere_and_each_event_is_registe
         assert second.submit_dir == first.submit_dir
         assert second.placement["moved"] == {"from": there.name, "to": here.name, "by": "tester", "why": "for the test"}
 
-        far = request_import(document=small_reprocessing(seeded_input(tmp_path)), request_name=None, actor="tester")
+        far = imported(small_reprocessing(seeded_input(tmp_path)))
         running.wait(lambda: status(far) == S.ACTIVE and units_done(far) > 0, seconds=180)
         Pool.objects.filter(pk=there.pool_id).update(file_system="its own")
         was = DAG.objects.get(workflow__request=far).schedd

@@ -13,11 +13,11 @@ import pytest
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectState
 from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.services import request_abort, request_hold, request_import, request_release
+from requests_app.services import request_abort, request_hold, request_release
 from tests.support.faults import fault
-from tests.support.outcomes import assert_aborted, assert_completed, assert_held, status
+from tests.support.outcomes import assert_aborted, assert_completed, assert_held, imported, status
 from tests.support.side_by_side import PATIENCE
-from tests.support.stack import small_request, worker
+from tests.support.stack import worker
 from wms2.errors import InvalidTransition
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
@@ -89,7 +89,7 @@ def stories() -> list[Story]:
             steps[chance.randrange(len(steps)) :] = [(chance.choice(["at once", "stopping", "submitting"]), "abort")]
         elif chance.random() < 0.2:
             steps.pop()  # it stays held
-        request = request_import(document=small_request(events=20), request_name=None, actor="tester")
+        request = imported(events=20)
         reported.append(Story(request, steps))
     return reported
 

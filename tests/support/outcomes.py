@@ -15,14 +15,21 @@ from django.db.models import Sum
 from dags_app.models import DAG, LIVE_DAG, WorkUnit
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputFile, ProcessingBlock
 from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.services import request_import
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from sites_app.models import Pool
 from sites_app.schedds import adapter
+from tests.support.stack import small_request
 from wms2.adapters import factory
 from wms2.conf import conf
 
 #: HTCondor's job states removed and completed.
 _LEFT = (3, 4)
+
+
+def imported(document: dict[str, Any] | None = None, **changes: int) -> Request:
+    """A request of this document, by default of a small one with these changes."""
+    return request_import(document=document or small_request(**changes), request_name=None, actor="tester")
 
 
 def status(request: Request) -> str:
