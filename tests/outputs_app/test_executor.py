@@ -25,8 +25,8 @@ from tests.support.calls import overdue, stopping
 from tests.support.faults import fault
 from tests.support.locking import paused
 from tests.support.rows import new_block
-from tests.support.services import until
 from tests.support.statements import statements
+from tests.support.waiting import until
 from wms2.adapters.caller import retry_call
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson, LeaseLost, ServiceRejected, ServiceUnavailable

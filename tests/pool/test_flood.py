@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 import urllib.error
@@ -23,6 +22,7 @@ from requests_app.models import Request, RequestStatus
 from tests.support import services
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed_once, ended, imported, status
+from tests.support.servers import free_port
 from tests.support.stack import celery_beat, celery_worker, small_request, web
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
@@ -86,9 +86,7 @@ class Flood:
 def test_database_and_broker_that_crash_again_and_again_lose_nothing_of_what_runs_nor_of_a_flood(
     ready: None, tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     rates = {"rate_limit_submit": LIMIT, "rate_limit_window_seconds": WINDOW_SECONDS}
     going = [imported(events=20) for _ in range(2)]
     flood = Flood(f"http://127.0.0.1:{port}", Token.objects.create(user=User.objects.create_superuser("olga")).key)

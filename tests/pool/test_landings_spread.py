@@ -22,7 +22,7 @@ from tests.pool import condor
 from tests.support.faults import fault
 from tests.support.planning import dag_spec
 from tests.support.second_pool import SecondPool
-from tests.support.services import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow]
 #: HTCondor's own default, in place of the one that the pools of the tests have.

@@ -16,7 +16,7 @@ from sites_app.pools import pool_add, pools_refresh
 from sites_app.schedds import adapter
 from sites_app.services import schedd_change_state
 from tests.support.second_pool import SecondPool
-from tests.support.services import until
+from tests.support.waiting import until
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 

@@ -5,7 +5,6 @@ Worker, beat and web reach them by ways of this test's own, so that nothing is t
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 import urllib.error
@@ -20,12 +19,13 @@ from django.contrib.auth.models import Group, User
 from rest_framework.authtoken.models import Token
 
 from requests_app.models import LEADER_LEASE, Lease, Request, RequestStatus
-from tests.support import services
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed_once, ended, imported, status
 from tests.support.rows import request_row
+from tests.support.servers import free_port, listens
 from tests.support.stack import Worker, celery_beat, celery_worker, web
 from tests.support.stalling import Stalling, stalling_ways
+from tests.support.waiting import until
 from wms2.identities.grants import OPERATORS
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
@@ -97,9 +97,7 @@ def _service(ready: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """One that answers."""
     user = User.objects.create_user("olga")
     user.groups.add(Group.objects.get_or_create(name=OPERATORS)[0])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     request = request_row(RequestStatus.HELD, hold_code="operator", hold_reason="for the test")
     asking = Asking(port, request, Token.objects.create(user=user).key)
     place = tmp_path_factory.mktemp("o")  # a socket's path must be short
@@ -110,18 +108,10 @@ def _service(ready: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         web(port, **there) as serving,
     ):
         running.wait(lambda: cycled() != "", seconds=60)
-        serving.wait(lambda: _serves(port), seconds=60)
+        serving.wait(lambda: listens(port), seconds=60)
         asking.once()
         assert asking.answers == {200: 3}
         yield Service(running, asking, to_database, to_broker)
-
-
-def _serves(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def cycled() -> str:
@@ -133,7 +123,7 @@ def cycled() -> str:
 def goes_on() -> None:
     """Cycles end again."""
     before = cycled()
-    services.until(lambda: cycled() > before, "another cycle", seconds=120)
+    until(lambda: cycled() > before, "another cycle", seconds=120)
 
 
 @fault(
@@ -155,11 +145,11 @@ def test_the_web_says_that_the_database_is_away_and_the_broker_costs_time_and_no
 
 def _database_away(asking: Asking, to_database: Stalling) -> None:
     with asking.all_the_time() as answers:
-        services.until(lambda: answers[200] > 5, "answers")
+        until(lambda: answers[200] > 5, "answers")
         with to_database.gone():
             time.sleep(DATABASE_SECONDS)
         before = answers[200]
-        services.until(lambda: answers[200] > before + 5, "answers again")
+        until(lambda: answers[200] > before + 5, "answers again")
     assert set(answers) == {200, 503}, answers
     assert asking.without_a_time == 0
     goes_on()

@@ -21,6 +21,7 @@ from tests.support import services
 from tests.support.faults import fault
 from tests.support.outcomes import assert_aborted, assert_completed_once, dagman_jobs, ended, imported, status, waiting_for
 from tests.support.stack import Worker, celery_beat, celery_worker, worker
+from tests.support.waiting import until
 from wms2.celery import app
 from wms2.models import AuditEntry
 from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS
@@ -139,7 +140,7 @@ def test_while_a_schedd_refuses_dies_or_is_away_nothing_is_concluded_and_all_goe
             assert dag_hold(dag=attempts_of(request).get(), actor="tester", reason="for the test")
         services.schedd_kill()
         submitting = imported(events=20)
-        services.until(attempts_of(submitting).exists, "a submission begins")
+        until(attempts_of(submitting).exists, "a submission begins")
         with taken_away():
             request_abort(request=stopped, actor="tester", reason="for the test")
             late = imported(events=20)

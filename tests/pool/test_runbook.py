@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.adapter_pool import Pool, until
+from tests.support.adapter_pool import Pool
 from tests.support.places import ROOT
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.pool
 

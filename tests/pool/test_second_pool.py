@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.adapter_pool import Pool, until
+from tests.support.adapter_pool import Pool
 from tests.support.second_pool import SecondPool
+from tests.support.waiting import until
 from wms2.errors import ServiceUnavailable
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow]

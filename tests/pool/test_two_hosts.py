@@ -17,12 +17,12 @@ import pytest
 from dags_app.models import DAG
 from outputs_app.models import Effect, EffectState
 from requests_app.models import LEADER_LEASE, Lease, RequestStatus
-from tests.support import services
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed_once, ended, imported, status
 from tests.support.side_by_side import PATIENCE
 from tests.support.stack import Worker, celery_beat, celery_worker
 from tests.support.stalling import Stalling, stalling_ways
+from tests.support.waiting import until
 from wms2.conf import Conf
 from wms2.models import AuditEntry
 from wms2.runtime import clock
@@ -128,7 +128,7 @@ def test_when_the_host_that_leads_is_lost_the_other_leads_within_a_minute_and_no
         a.processes[0].wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=180)
         requests.append(imported(events=20))
         attempts = DAG.objects.filter(workflow__request=requests[-1], submit_intent_at__isnull=False)
-        services.until(attempts.exists, "a submission begins", seconds=120)
+        until(attempts.exists, "a submission begins", seconds=120)
         first = workers.pop(leader())
         (second,) = workers.values()
         at, epoch = clock.now(), Lease.objects.get(name=LEADER_LEASE).epoch

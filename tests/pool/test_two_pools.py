@@ -22,8 +22,8 @@ from tests.support.inputs import seeded_input, small_reprocessing
 from tests.support.outcomes import assert_completed, assert_completed_once, imported, status
 from tests.support.pool_processes import PoolProcesses
 from tests.support.second_pool import SecondPool, second_schedd
-from tests.support.services import until
 from tests.support.stack import Worker, worker
+from tests.support.waiting import until
 from wms2.errors import InvalidTransition
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]

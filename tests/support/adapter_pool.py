@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from dags_app.planning.dagfiles import fence_inc
-from tests.support.side_by_side import PATIENCE
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import DagmanAd
 
-WAIT_SECONDS = 60.0
 _NEEDED = ("CONDOR_CONFIG", "WMS2_COLLECTOR", "WMS2_SCHEDD_NAME", "WMS2_SUBMIT_ROOT")
 
 
@@ -86,14 +82,6 @@ class Dag:
     def submit(self, adapter: HtcondorAdapter, fence: int = 1, priority: int = 5000) -> int:
         (self.directory / "fence.dag.inc").write_text(fence_inc(fence))
         return adapter.submit_dag(self.directory, "workflow.dag", self.stamps(fence), priority)
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds; fails when it does not within minutes."""
-    deadline = time.monotonic() + WAIT_SECONDS * PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen"
-        time.sleep(0.3)
 
 
 def jobs_running(ads: list[DagmanAd]) -> int:

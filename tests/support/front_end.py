@@ -6,9 +6,7 @@ import hashlib
 import hmac
 import json
 import re
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,6 +24,8 @@ from deploy.prefix import installed_version
 from deploy.stack import tools
 from deploy.stack.paths import layout
 from tests.support.places import ROOT
+from tests.support.servers import free_port, listens
+from tests.support.waiting import until
 from wms2.conf import conf
 
 KEY = b"0123456789abcdefghij"
@@ -183,29 +183,16 @@ def _running(directory: Path, server: Callable[[int], str]) -> Iterator[str]:
     prefix = tools.prefix(PACKAGES, layout())
     if not installed_version(prefix):
         pytest.skip(f"no nginx in {prefix}: `make setup` installs it")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = directory / "nginx.conf"
     settings.write_text(_NGINX.format(here=directory, server=server(port)))
     log = directory / "error.log"
     argv = (prefix / "sbin/nginx", "-p", directory, "-e", log, "-c", settings)
     running = subprocess.Popen([str(word) for word in argv])
     try:
-        _await(port, running, log)
+        until(lambda: running.poll() is not None or listens(port), lambda: log.read_text()[-2000:], seconds=SECONDS)
+        assert running.poll() is None, f"nginx does not answer: {log.read_text()[-2000:]}"
         yield f"https://localhost:{port}"
     finally:
         running.terminate()
         running.wait(SECONDS)
-
-
-def _await(port: int, running: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError as error:
-            if running.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"nginx does not answer: {log.read_text()[-2000:]}") from error
-            time.sleep(0.05)
-        else:
-            return

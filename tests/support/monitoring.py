@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import requests
@@ -21,9 +19,9 @@ from deploy.prometheus.install import PACKAGES, program, start_directory
 from deploy.run import healthy
 from deploy.stack import tools
 from deploy.stack.paths import layout
-from tests.support.side_by_side import PATIENCE
+from tests.support.servers import free_ports
+from tests.support.waiting import until
 
-SECONDS = 60.0 * PATIENCE
 #: As fast as they can be; the shipped ones wait for what begins together.
 QUICK = {
     "scrape_interval: 30s": "scrape_interval: 1s",
@@ -33,7 +31,6 @@ QUICK = {
 }
 #: No alert waits to see whether it lasts.
 AT_ONCE = {f"\n        for: {lasts}\n": "\n" for lasts in ("2m", "1m", "5m", "10m", "15m", "30m", "1h", "12h", "1d")}
-Found = TypeVar("Found")
 
 
 def prefix() -> Path:
@@ -58,8 +55,7 @@ def configured(directory: Path, *, web: str = "127.0.0.1:9", receiver: str = "12
     directory.mkdir(parents=True, exist_ok=True)
     token_file = directory / "token"
     token_file.write_text(token)
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        first, second = (f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
+    first, second = (f"127.0.0.1:{port}" for port in free_ports(2))
     addresses = Addresses(web, first, second, receiver, token_file)
     configuration.write(directory, addresses, {**QUICK, **AT_ONCE})
     return addresses
@@ -95,16 +91,7 @@ def _server(argv: Sequence[str | Path], log: Path, address: str) -> Iterator[str
             yield url
         finally:
             running.terminate()
-            running.wait(SECONDS)
-
-
-def until(asked: Callable[[], Found], otherwise: Callable[[], Any] = lambda: "") -> Found:
-    """The first answer that is true; AssertionError, with what ``otherwise`` says, when it does not come."""
-    limit = time.monotonic() + SECONDS
-    while not (found := asked()):
-        assert time.monotonic() < limit, otherwise()
-        time.sleep(0.1)
-    return found
+            running.wait(60)
 
 
 def query(url: str, expression: str) -> list[dict[str, Any]]:

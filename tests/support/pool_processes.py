@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.support.services import until
+from tests.support.waiting import until
 
 _SITES = 4
 

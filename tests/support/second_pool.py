@@ -20,7 +20,7 @@ from deploy.stack import process
 from deploy.stack.environment import SECOND_CONFIG
 from sites_app.models import Pool, Schedd, ScheddState
 from tests.support.pool_processes import PoolProcesses
-from tests.support.services import until
+from tests.support.waiting import until
 from wms2.runtime import clock
 
 

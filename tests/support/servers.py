@@ -5,8 +5,29 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 Behaviour = Callable[[socket.socket], None]
+
+
+def free_ports(number: int) -> list[int]:
+    """So many that servers may take."""
+    with ExitStack() as held:
+        return [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(number)]
+
+
+def free_port() -> int:
+    """One of them."""
+    return free_ports(1)[0]
+
+
+def listens(port: int) -> bool:
+    """Whether a server of this machine does at this port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 class RawServer:

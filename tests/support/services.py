@@ -11,8 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,23 +20,8 @@ import pytest
 import redis
 from django.db import connection
 
-from tests.support.side_by_side import PATIENCE
+from tests.support.waiting import until
 from wms2.celery import app
-
-START_SECONDS = 60.0
-
-
-def until(condition: Callable[[], bool], what: str, *, seconds: float = START_SECONDS) -> None:
-    """Wait for a state of the world.
-
-    Raises:
-        AssertionError: not reached in time.
-    """
-    began, pause = time.monotonic(), 0.02
-    while not condition():
-        assert time.monotonic() < began + seconds * PATIENCE, f"{what}: not within {seconds * PATIENCE:g} s"
-        time.sleep(pause)
-        pause = min(pause * 1.2, 0.3)  # what takes long is not asked for all the time
 
 
 def postgres_crash() -> None:

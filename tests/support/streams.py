@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from tests.support import stack
+from tests.support.servers import free_port
 from wms2.conf import conf
 
 #: Far longer than an answer takes: it only ends a test that would hang.
@@ -36,13 +36,6 @@ class Stream:
     def readers(self) -> int:
         """How many it has."""
         return int(self.standing()["readers"])
-
-
-def free_port() -> int:
-    """One that a server may take."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def own_settings() -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +16,10 @@ from deploy.stack import ports, tools
 from deploy.stack.paths import layout
 from deploy.xrootd.install import PACKAGES
 from deploy.xrootd.server import Server
+from tests.support.servers import free_port
+from tests.support.waiting import until
 
-SERVE_SECONDS, STOP_SECONDS = 60.0, 20.0
+STOP_SECONDS = 20.0
 
 
 def prefix() -> Path:
@@ -30,17 +30,11 @@ def prefix() -> Path:
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class OwnServer:
     """A server below a directory of the test. ``described`` has its addresses; files of ``/store`` lie in ``storage``."""
 
     def __init__(self, directory: Path) -> None:
-        self.described = Server(prefix(), directory / "xrootd", directory / "storage", _free_port())
+        self.described = Server(prefix(), directory / "xrootd", directory / "storage", free_port())
         self.log = directory / "xrootd.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -64,7 +58,7 @@ class OwnServer:
             self._process = subprocess.Popen(
                 [str(word) for word in self.described.argv], stdout=log, stderr=log, env={**os.environ}
             )
-        _await(self.described, lambda: self.log.read_text()[-2000:])
+        until(lambda: self.described.problem() is None, lambda: self.log.read_text()[-2000:])
 
     def kill(self) -> None:
         """It is gone, and connections are refused."""
@@ -98,14 +92,7 @@ def away(server: Server) -> Iterator[None]:
         yield
     finally:
         server.away.unlink()
-        _await(server, lambda: f"see {server.directory.parent}/logs/xrootd.log")
-
-
-def _await(server: Server, explained: Callable[[], str]) -> None:
-    deadline = time.monotonic() + SERVE_SECONDS
-    while server.problem() is not None:
-        assert time.monotonic() < deadline, explained()
-        time.sleep(0.1)
+        until(lambda: server.problem() is None, f"see {server.directory.parent}/logs/xrootd.log")
 
 
 @contextmanager

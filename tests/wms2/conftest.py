@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import pytest
 
-from tests.support.servers import Behaviour, RawServer
+from tests.support.servers import Behaviour, RawServer, free_port
 from tests.support.simulators import Proxy, Simulators
 from tests.support.web_clients import built, nobody, operator, reader, staff
 from wms2.adapters import caller
@@ -32,8 +30,7 @@ def raw_server() -> Iterator[Callable[[Behaviour], RawServer]]:
 @pytest.fixture
 def closed_port() -> int:
     """A port nobody listens on."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return int(listener.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
 from tests.support.calls import Script, stopping
-from tests.support.services import until
+from tests.support.waiting import until
 from wms2.adapters.caller import Caller, retry_call
 from wms2.errors import LeaseLost, ServiceUnavailable
 from wms2.runtime import heartbeat

@@ -20,8 +20,8 @@ from tests.support import services
 from tests.support.rows import (
     new_effect,
 )
-from tests.support.services import until
 from tests.support.stack import worker as process
+from tests.support.waiting import until
 from wms2.celery import app
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, StaleState

@@ -16,7 +16,7 @@ from dags_app.services.plan import claim_rows, claims_record
 from dags_app.services.units import units_fail
 from requests_app.models import InputFile
 from tests.support.rows import dag_row, input_spec, unit_row, workflow_row
-from tests.support.services import until
+from tests.support.waiting import until
 from wms2.errors import LedgerViolation
 
 pytestmark = pytest.mark.django_db

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import os
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +16,7 @@ from deploy.stack.services import rucio
 from deploy.stack.services.base import Place, Service
 from deploy.stack.supervisor import Supervisor
 from tests.support.rucio import ACCOUNT, APPROVED_TAPE, DISKS, TAPES, plain_client
+from tests.support.servers import free_port
 
 pytestmark = [pytest.mark.rucio, pytest.mark.slow]
 
@@ -30,8 +30,7 @@ def _own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Ser
     venv = tools.rucio_venv(layout)
     if not environment.environment(venv).is_complete():
         pytest.skip(f"the Rucio server is not installed in {venv}: run make setup")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
+    port = free_port()
     place = Place(layout, directory, {k: v for k, v in os.environ.items() if not k.startswith("WMS2_")})
     service = rucio.service(place, port, venv, "", 1094)
     with Supervisor(directory, print) as supervisor:

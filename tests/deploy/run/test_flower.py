@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,10 +21,11 @@ from deploy.stack import paths
 from deploy.stack.services.base import Place
 from deploy.stack.services.django import Wms2
 from tests.support import stack
+from tests.support.servers import free_port
+from tests.support.waiting import until
 from wms2.identities.grants import OPERATORS
 
 pytestmark = pytest.mark.slow
-PATIENCE_SECONDS = 90.0
 PAGES = ("/", "/workers", "/tasks", "/broker", "/api/workers", "/api/tasks", "/metrics", "/worker/x", "/login", "/nothing")
 
 
@@ -38,9 +37,7 @@ def flower(directory: Path, port: int, web_port: int) -> Any:
 @contextmanager
 def running(directory: Path, web_port: int) -> Iterator[str]:
     """Where Flower answers, asking the web server at that port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     service = flower(directory, port, web_port)
     file = directory / "flower.log"
     with file.open("wb") as log:
@@ -48,11 +45,12 @@ def running(directory: Path, web_port: int) -> Iterator[str]:
             [str(word) for word in service.argv], env=dict(service.environment), cwd=service.cwd, stdout=log, stderr=log
         )
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while service.problem() is not None:
-            assert process.poll() is None, file.read_text()
-            assert time.monotonic() < deadline, f"{service.problem()}: {file.read_text()}"
-            time.sleep(0.2)
+        until(
+            lambda: process.poll() is not None or service.problem() is None,
+            lambda: f"{service.problem()}: {file.read_text()}",
+            seconds=90,
+        )
+        assert process.poll() is None, file.read_text()
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -101,9 +99,7 @@ def test_it_is_open_to_operators_who_are_signed_in_to_wms2_and_changes_nothing(l
 def test_while_the_web_does_not_answer_it_is_closed_and_its_health_check_answers(tmp_path: Path) -> None:
     if reason := stack.missing():
         pytest.skip(reason)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        closed = free.getsockname()[1]
-    with running(tmp_path, closed) as address:
+    with running(tmp_path, free_port()) as address:
         assert [requests.get(address + path, timeout=20).status_code for path in ("/workers", "/healthcheck")] == [503, 200]
 
 

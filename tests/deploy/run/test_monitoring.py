@@ -26,9 +26,10 @@ from deploy.stack.paths import layout
 from deploy.stack.services.base import Place
 from deploy.stack.services.django import Wms2
 from tests.support.exposed import METRIC, something_of_each
-from tests.support.monitoring import alertmanager, as_panels_do, configured, prometheus, query, run, until, whatever_its_outcome
+from tests.support.monitoring import alertmanager, as_panels_do, configured, prometheus, query, run, whatever_its_outcome
 from tests.support.monitoring_rules import ALL, RULES
 from tests.support.stack import database_url
+from tests.support.waiting import until
 from wms2.identities.tokens import NewToken, token_make
 
 #: Labelled counters, which have no series until they count -> what they count. A query over one of these may return nothing.

@@ -13,6 +13,7 @@ from werkzeug import Request, Response
 
 from deploy.stack import audit, commands
 from tests.support.places import ROOT
+from tests.support.servers import free_port
 
 BATCH, DJANGO = "/v1/querybatch", "pkg:pypi/django@5.2.19"
 
@@ -97,18 +98,8 @@ def test_an_answer_that_is_not_about_all_packages_is_status_3(
 
 
 def test_a_service_that_cannot_be_reached_is_status_3(
-    bill: Path, unused_tcp: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bill: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("WMS2_ADVISORIES_URL", unused_tcp)
+    monkeypatch.setenv("WMS2_ADVISORIES_URL", f"http://127.0.0.1:{free_port()}")
     assert audit.main([str(tmp_path), "lock.txt"]) == audit.UNKNOWN
     assert "NOT KNOWN" in capsys.readouterr().err
-
-
-@pytest.fixture
-def unused_tcp() -> str:
-    """Where no server listens."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    return f"http://127.0.0.1:{port}"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,17 +16,14 @@ from deploy.stack.paths import layout
 from deploy.stack.services import monitoring
 from deploy.stack.services.base import Place
 from deploy.stack.supervisor import Supervisor
-from tests.support.monitoring import prefix, until
-
-
-def free_ports(*names: str) -> dict[str, int]:
-    """Of each name one that was free a moment ago."""
-    with ExitStack() as stack:
-        return {name: stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for name in names}
+from tests.support.monitoring import prefix
+from tests.support.servers import free_ports
+from tests.support.waiting import until
 
 
 def test_they_serve_where_the_demo_says_scrape_its_web_and_leave_no_process(tmp_path: Path) -> None:
-    directory, ports = tmp_path / "demo", free_ports("web", "prometheus", "alertmanager", "receiver")
+    names = ("web", "prometheus", "alertmanager", "receiver")
+    directory, ports = tmp_path / "demo", dict(zip(names, free_ports(len(names)), strict=True))
     place = Place(layout(), directory, {**os.environ, process.MARKER: str(directory)})
     (directory / "logs").mkdir(parents=True)
     monitoring.token_file(place).parent.mkdir()

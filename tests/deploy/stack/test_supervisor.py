@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,7 @@ from deploy.stack.errors import StackError
 from deploy.stack.services.base import Service
 from deploy.stack.supervisor import Supervisor, holder
 from tests.support.places import ROOT
-
-WAIT_SECONDS = 30.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+from tests.support.waiting import until
 
 
 def is_running(pid: int) -> bool:

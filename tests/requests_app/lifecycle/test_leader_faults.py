@@ -21,8 +21,8 @@ from tests.support.faults import fault
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import Job
 from tests.support.scripted.world import INSTANCE, World
-from tests.support.services import until
 from tests.support.stalling import other, stalling
+from tests.support.waiting import until
 from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost
 from wms2.models import AuditEntry

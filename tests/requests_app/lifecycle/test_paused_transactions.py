@@ -23,7 +23,7 @@ from tests.support.problems import problem
 from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.world import World
-from tests.support.services import until
+from tests.support.waiting import until
 from wms2.metrics.series import LOCKS_REFUSED_TOTAL
 from wms2.runtime.locks import NAMESPACE, LockKey, lock_refused, unless_locked
 

@@ -19,7 +19,8 @@ from requests_app.notifying import leading
 from requests_app.notifying.leading import FromLeader
 from tests.support.alerting import Channel, Later, dead
 from tests.support.mail_server import MailServer
-from tests.support.monitoring import alertmanager, until
+from tests.support.monitoring import alertmanager
+from tests.support.waiting import until
 from wms2.adapters import webhooks
 
 pytestmark = pytest.mark.django_db

@@ -26,8 +26,9 @@ from requests_app.services.alerts import alert_acknowledge, alert_give_back, ale
 from requests_app.states import transition
 from tests.support.alerting import Channel, Later, alerts_repeat, dead, sent
 from tests.support.mail_server import MailServer
-from tests.support.monitoring import alertmanager, until
+from tests.support.monitoring import alertmanager
 from tests.support.rows import request_row
+from tests.support.waiting import until
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from requests_app.services.release import ReleaseMode
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
-from tests.support.services import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

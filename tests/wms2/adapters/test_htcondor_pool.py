@@ -19,9 +19,10 @@ import pytest
 
 from deploy.htcondor.pool import DOMAIN
 from tests.pool import condor
-from tests.support.adapter_pool import Pool, jobs_running, until
+from tests.support.adapter_pool import Pool, jobs_running
 from tests.support.places import ROOT
 from tests.support.servers import Behaviour, RawServer
+from tests.support.waiting import until
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.htcondor_process import since_boot
 from wms2.adapters.types import Submission

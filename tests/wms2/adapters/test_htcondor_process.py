@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import services
-from tests.support.adapter_pool import Pool, until
+from tests.support.adapter_pool import Pool
 from tests.support.places import ROOT
+from tests.support.waiting import until
 from wms2.adapters import htcondor_process
 from wms2.adapters.htcondor_process import Place, ask, ask_apart
 from wms2.errors import ServiceUnavailable

@@ -14,7 +14,8 @@ from rest_framework.authtoken.models import Token
 
 from requests_app.feed import emit_event, publish
 from tests.support import stack
-from tests.support.streams import PATIENCE, free_port, own_settings, sessions, streaming
+from tests.support.servers import free_port
+from tests.support.streams import PATIENCE, own_settings, sessions, streaming
 
 pytestmark = [
     pytest.mark.slow,
