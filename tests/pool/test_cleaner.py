@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,9 @@ from requests_app.models import RequestStatus, RequestTransition
 from requests_app.services import request_clean
 from tests.support.faults import fault
 from tests.support.outcomes import ended, imported, status
-from tests.support.stack import worker
+from tests.support.stack import small_request, worker
+from tests.support.waiting import until
+from tests.support.xrootd import of_the_stack
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.runtime import clock
@@ -32,6 +35,53 @@ class Killed(BaseException):
     """As kill -9 does, nothing after it runs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loser:
+    """A file of a late start at a unit's storage, the journals that name it, and the accepted files beside it."""
+
+    lfn: str
+    path: Path
+    journals: Path
+    accepted: tuple[Path, ...]
+
+    @property
+    def is_gone(self) -> bool:
+        """And nothing else with it."""
+        return not self.path.exists() and not self.journals.exists() and all(path.is_file() for path in self.accepted)
+
+
+def loser_of_a_completed_request(document: dict[str, Any], root: str = "") -> Loser:
+    """``root``: of its storage, where its merge job does not tell the path."""
+    request = imported(document)
+    with worker(WMS2_CLEANER_ENABLED="false") as running:  # what is left is put there when it has completed
+        running.wait(lambda: ended(request), seconds=240)
+    assert status(request) == RequestStatus.COMPLETED
+    unit = WorkUnit.objects.select_related("dag").get(workflow__request=request)
+    dag = Path(unit.dag.submit_dir)
+    (report,) = (json.loads(path.read_text()) for path in (dag / unit.name).glob("merge.*.report.json"))
+    stored = report["outputs"][0]
+    root = root or stored["pfn"].removeprefix("file://").removesuffix(stored["lfn"])
+    job = documents.read_job(dag)
+    late = f"{job.outputs[0].merged_lfn_base}/00000/{uuid.uuid5(job.workflow_id, 'late')}.root"
+    Path(root + late).write_text("late")
+    journals = Path(root + names.journals_lfn(job, documents.read_unit(dag / unit.name), "merge"))
+    journals.mkdir(parents=True)
+    accepted = OutputFile.objects.filter(unit=unit).values_list("lfn", flat=True)
+    (journals / "merge.1.json").write_text(json.dumps({"schema": "wms2.journal/1", "files": [late, *accepted]}))
+    return Loser(late, Path(root + late), journals, tuple(Path(root + lfn) for lfn in accepted))
+
+
+def removed() -> Leftover:
+    """The one that there was, once the jobs at the site have ended."""
+
+    def over() -> bool:
+        leftovers_remove()
+        return set(SiteJob.objects.values_list("state", flat=True)) == {SiteJobState.DONE}
+
+    until(over, lambda: list(SiteJob.objects.values()), seconds=180)
+    return Leftover.objects.get()
+
+
 @fault(
     "cleaner killed while it submits",
     done="whoever submits the job that removes a late start's files is killed between the schedd's answer and its record",
@@ -41,24 +91,7 @@ class Killed(BaseException):
 def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_killed(
     ready: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = imported(events=20)
-    with worker(WMS2_CLEANER_ENABLED="false") as running:
-        running.wait(lambda: ended(request), seconds=240)
-    assert status(request) == RequestStatus.COMPLETED
-    unit = WorkUnit.objects.select_related("dag").get(workflow__request=request)
-    dag = Path(unit.dag.submit_dir)
-    kept = OutputFile.objects.filter(unit=unit).order_by("lfn")
-    (report,) = (json.loads(path.read_text()) for path in (dag / unit.name).glob("merge.*.report.json"))
-    stored = report["outputs"][0]
-    root = stored["pfn"].removeprefix("file://").removesuffix(stored["lfn"])
-    job = documents.read_job(dag)
-    late = f"{job.outputs[0].merged_lfn_base}/00000/{uuid.uuid5(job.workflow_id, 'late')}.root"
-    Path(root + late).write_text("late")
-    journals = Path(root + names.journals_lfn(job, documents.read_unit(dag / unit.name), "merge"))
-    journals.mkdir(parents=True)
-    files = [late, *(file.lfn for file in kept)]
-    (journals / "merge.1.json").write_text(json.dumps({"schema": "wms2.journal/1", "files": files}))
-
+    late = loser_of_a_completed_request(small_request(events=20))
     monkeypatch.setattr(cleaner, "CLEANER_GRACE_DAYS", 0.0)
 
     def kill(point: str) -> None:
@@ -72,17 +105,21 @@ def test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_kill
     assert (prepared.state, prepared.cluster) == (SiteJobState.PREPARED, "")
     assert not orphans_ask(prepared.schedd, orphans_known(prepared.schedd, clock.now())), "it is known to be ours"
 
-    until = time.monotonic() + 180
-    while SiteJob.objects.exclude(state=SiteJobState.DONE).exists():
-        assert time.monotonic() < until, list(SiteJob.objects.values())
-        time.sleep(1)
-        leftovers_remove()
-    done = SiteJob.objects.get()
+    row, done = removed(), SiteJob.objects.get()
     assert (done.pk, done.result["removed"], Path(done.directory).exists()) == (prepared.pk, 1, False)
-    row = Leftover.objects.get()
-    assert (row.removed, row.job_id, row.settled_at is not None) == ([late], done.pk, True)
-    assert not Path(root + late).exists() and not journals.exists()
-    assert all(Path(root + file.lfn).is_file() for file in kept)
+    assert (row.removed, row.job_id, row.settled_at is not None) == ([late.lfn], done.pk, True)
+    assert late.is_gone, late
+
+
+@pytest.mark.xdist_group("the XRootD server")
+@pytest.mark.deep("tests/pool/test_cleaner.py::test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_killed")
+def test_a_loser_is_removed_from_a_storage_that_is_reached_over_root_alone(ready: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = small_request(events=20)
+    document["assignRequest"]["SiteWhitelist"] = ["T2_DE_DESY"]
+    late = loser_of_a_completed_request(document, str(of_the_stack().storage))
+    monkeypatch.setattr(cleaner, "CLEANER_GRACE_DAYS", 0.0)
+    assert (removed().removed, SiteJob.objects.get().result["removed"]) == ([late.lfn], 1)
+    assert late.is_gone, late
 
 
 def written(store: Path, bases: set[str]) -> set[str]:
