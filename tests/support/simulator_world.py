@@ -97,8 +97,9 @@ def stop(world: World, server: SimulatorServer) -> None:
     world.application.close()
 
 
-def dbs_error(answer: requests.Response) -> int:
-    """The DBS code of a refusal, after checking that its body has the form of DBS's errors."""
+def dbs_error(answer: requests.Response, status: int = 400) -> int:
+    """The DBS code of a refusal with this status, after checking that its body has the form of DBS's errors."""
+    assert answer.status_code == status, answer.text
     (record,) = answer.json()
     assert set(record) == {"error", "http", "exception", "type", "message"}
     assert set(record["error"]) == {"reason", "message", "function", "code", "stacktrace"}

