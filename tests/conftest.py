@@ -15,7 +15,7 @@ from xdist.remote import Producer
 from tests.support import costs, databases, faults, flushing, marks, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.module_rows import module_rows
-from tests.support.places import REAL_INPUTS, ROOT
+from tests.support.places import ROOT, real_inputs
 from tests.support.scheduling import PoolBesideTheRest
 from wms2.api import rate_limits
 from wms2.conf import conf
@@ -130,12 +130,9 @@ def _all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     rate_limits.use(None)
 
 
-@pytest.fixture(scope="session")
-def real_inputs() -> Path:
-    """The folder of real documents; skips where it is absent."""
-    if not REAL_INPUTS.is_dir():
-        pytest.skip(f"no real documents at {REAL_INPUTS} (WMS2_REAL_INPUTS names their folder)")
-    return REAL_INPUTS
+@pytest.fixture(scope="session", name="real_inputs")
+def _real_inputs() -> Path:
+    return real_inputs()
 
 
 @pytest.fixture(scope="session")

@@ -6,17 +6,15 @@ Ids, dates and the server's own request hashes differ from server to server and 
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import requests
 
-from tests.support.places import ROOT
+from tests.support.places import REAL_INPUTS
 
-FOLDER = Path(os.environ.get("WMS2_REAL_INPUTS", ROOT.parent / "shared" / "real-inputs")) / "dbs-answers"
+FOLDER = REAL_INPUTS / "dbs-answers"
 TIMEOUT_SECONDS = 30
 
 _ID = re.compile(r"(^|_)(file|block|dataset|file_type|branch_hash|parent_file|parent_dataset|this_dataset)_id$")

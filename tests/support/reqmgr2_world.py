@@ -57,9 +57,8 @@ class Outside:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Outside]:
-    found, server = simulator_world.start(tmp_path / "simulators")
-    yield Outside(found)
-    simulator_world.stop(found, server)
+    with simulator_world.running(tmp_path / "simulators") as found:
+        yield Outside(found)
 
 
 @pytest.fixture

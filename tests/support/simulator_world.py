@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
+import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
 import requests
 
 from deploy.simulators.app import Application
@@ -81,20 +82,21 @@ class World:
         return document
 
 
-def start(state_dir: Path, mode: BulkblocksMode = "concurrent") -> tuple[World, SimulatorServer]:
-    """A server in a thread of this process."""
-    application = Application(state_dir, mode)
+@contextmanager
+def running(state: Path, mode: BulkblocksMode = "concurrent", *, begins_as: Path | None = None) -> Iterator[World]:
+    """A server in a thread of this process, with a copy of another's state at first."""
+    if begins_as is not None:
+        shutil.copytree(begins_as, state)
+    application = Application(state, mode)
     server = SimulatorServer(("127.0.0.1", 0), application.handle)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    return World(f"http://127.0.0.1:{server.server_port}", application), server
-
-
-def stop(world: World, server: SimulatorServer) -> None:
-    """End the server and close its databases."""
-    server.shutdown()
-    server.server_close()
-    assert server.wait_idle(10)
-    world.application.close()
+    try:
+        yield World(f"http://127.0.0.1:{server.server_port}", application)
+    finally:
+        server.shutdown()
+        server.server_close()
+        assert server.wait_idle(10)
+        application.close()
 
 
 def dbs_error(answer: requests.Response, status: int = 400) -> int:
@@ -208,14 +210,6 @@ def config_document(**modules: tuple[str, str]) -> dict[str, Any]:
 def put_config(world: World, identifier: str, **modules: tuple[str, str]) -> None:
     """Store such a document."""
     assert world.couch("PUT", f"reqmgr_config_cache/{identifier}", json=config_document(**modules)).status_code == 201
-
-
-def real_inputs() -> Path:
-    """The folder of documents that CMS's own systems produced; skips the test when it is not here."""
-    folder = Path(os.environ.get("WMS2_REAL_INPUTS", ROOT.parent / "shared" / "real-inputs"))
-    if not folder.is_dir():
-        pytest.skip(f"real input documents are not at {folder} (set WMS2_REAL_INPUTS)")
-    return folder
 
 
 def demo(name: str = "stepchain_scratch") -> dict[str, Any]:

@@ -17,11 +17,10 @@ from tests.support import simulator_world as world
 @pytest.fixture
 def dbs(tmp_path: Path) -> Iterator[tuple[Dbs, world.World]]:
     """A DBS with one block of three files."""
-    running, server = world.start(tmp_path / "state")
-    answer = running.dbs("POST", "bulkblocks", world.bulkblock())
-    assert answer.status_code == 200, answer.text
-    yield Dbs(f"{running.url}/dbs/prod/global/DBSReader"), running
-    world.stop(running, server)
+    with world.running(tmp_path / "state") as found:
+        answer = found.dbs("POST", "bulkblocks", world.bulkblock())
+        assert answer.status_code == 200, answer.text
+        yield Dbs(f"{found.url}/dbs/prod/global/DBSReader"), found
 
 
 def test_blocks_and_files_of_a_dataset_come_with_lumis_and_sums(dbs):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.simulator_world import World, real_inputs
+from tests.support.places import real_inputs
+from tests.support.simulator_world import World
 
 SITES = "api/cms/site/query/"
 

@@ -6,8 +6,6 @@ are compared: it is Go's own text of one server's ids and dates.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 from deploy.simulators.dbs.service import BulkblocksMode
 from tests.support import recorded_dbs as recorded
 from tests.support.recorded_dbs import Recorded
-from tests.support.simulator_world import World, start, stop
+from tests.support.simulator_world import World, running
 
 MODES: dict[str, BulkblocksMode] = {"calls": "sequential", "bulk-sequential": "sequential", "bulk-concurrent": "concurrent"}
 CALLS = [call for source in MODES for call in recorded.recorded(source)]
@@ -40,16 +38,13 @@ def replay(world: World, source: str) -> Answers:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory, empty_state: Path) -> Iterator[Answers]:
+def answers(tmp_path_factory: pytest.TempPathFactory, empty_state: Path) -> Answers:
     """Every recorded call's answer from the simulator."""
     found: Answers = {}
     for source, mode in MODES.items():
-        state = tmp_path_factory.mktemp(source) / "state"
-        shutil.copytree(empty_state, state)
-        world, server = start(state, mode)
-        found |= replay(world, source)
-        stop(world, server)
-    yield found
+        with running(tmp_path_factory.mktemp(source) / "state", mode, begins_as=empty_state) as world:
+            found |= replay(world, source)
+    return found
 
 
 @pytest.mark.skipif(not CALLS, reason=f"the recorded answers are not at {recorded.FOLDER} (set WMS2_REAL_INPUTS)")

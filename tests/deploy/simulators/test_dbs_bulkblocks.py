@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.simulator_world import BLOCK, DATASET, World, bulkblock, dbs_error, file_record, real_inputs
+from tests.support.places import real_inputs
+from tests.support.simulator_world import BLOCK, DATASET, World, bulkblock, dbs_error, file_record
 
 
 def test_a_block_comes_with_everything_it_needs(world: World) -> None:

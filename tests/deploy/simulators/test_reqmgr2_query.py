@@ -9,7 +9,8 @@ import pytest
 import requests
 
 from tests.support.cases import in_one_test
-from tests.support.simulator_world import World, real_inputs
+from tests.support.places import real_inputs
+from tests.support.simulator_world import World
 
 STEPCHAIN = {
     "RequestName": "alice_chain_1",

@@ -14,7 +14,8 @@ from deploy.demo.inputs import write_inputs
 from deploy.simulators import cli, seed
 from deploy.simulators.client import Caller, CallFailed, submit
 from deploy.simulators.worker.rootfiles import read_events
-from tests.support.simulator_world import DEMO, World, put_config, real_inputs
+from tests.support.places import real_inputs
+from tests.support.simulator_world import DEMO, World, put_config
 
 INPUT = DEMO / "rereco_input_dataset.json"
 SITES = {"T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue"}

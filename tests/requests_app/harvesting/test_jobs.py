@@ -117,9 +117,8 @@ class Place:
 
 @pytest.fixture(name="place")
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    world, server = simulator_world.start(tmp_path / "simulators")
-    yield Place(tmp_path, world, monkeypatch)
-    simulator_world.stop(world, server)
+    with simulator_world.running(tmp_path / "simulators") as world:
+        yield Place(tmp_path, world, monkeypatch)
 
 
 def run(times: int = 2) -> None:

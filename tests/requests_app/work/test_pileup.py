@@ -116,13 +116,12 @@ def test_a_dataset_is_resolved_to_the_blocks_that_lie_on_disk_whole() -> None:
 @pytest.fixture
 def mspileup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """MSPileup, and what it says of the dataset."""
-    found, server = simulator_world.start(tmp_path / "simulators")
-    monkeypatch.setenv("WMS2_MSPILEUP_URL", f"{found.url}/ms-pileup/data")
-    conf.cache_clear()
-    factory.mspileup.cache_clear()
-    document = {"pileupName": PREMIX, "pileupType": "premix", "active": True, "currentRSEs": [], "customName": ""}
-    yield lambda **said: found.application.pileups.update({PREMIX: document | said})
-    simulator_world.stop(found, server)
+    with simulator_world.running(tmp_path / "simulators") as found:
+        monkeypatch.setenv("WMS2_MSPILEUP_URL", f"{found.url}/ms-pileup/data")
+        conf.cache_clear()
+        factory.mspileup.cache_clear()
+        document = {"pileupName": PREMIX, "pileupType": "premix", "active": True, "currentRSEs": [], "customName": ""}
+        yield lambda **said: found.application.pileups.update({PREMIX: document | said})
     factory.mspileup.cache_clear()
 
 
