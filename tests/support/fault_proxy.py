@@ -33,6 +33,7 @@ class Fault(Enum):
     DELAY = "acts and answers after a pause"
     HANG = "never answers and does not act"
     DROP_AFTER_ACTING = "acts, then closes the connection instead of answering"
+    HANG_AFTER_ACTING = "acts and never answers"
 
 
 @dataclass
@@ -103,6 +104,10 @@ class FaultProxy:
         self.armed.insert(0, armed)
         return armed
 
+    def sent(self, method: str, end: str) -> int:
+        """How often a call was made to a path that ends so."""
+        return sum(each == method and path.partition("?")[0].endswith(end) for each, path, _ in self.log)
+
     def fault_for(self, method: str, path: str, body: str) -> Armed | None:
         """The fault that takes this request, if any."""
         return next((armed for armed in list(self.armed) if armed.takes(method, path, body)), None)
@@ -130,14 +135,15 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault is Fault.REFUSE:
             self._hang_up()
         elif fault is Fault.HANG and armed is not None:
-            self.owner.stopping.wait(armed.seconds if armed.seconds > 1 else 3600)
-            self._hang_up()
+            self._hang(armed)
         else:
             if fault is Fault.DELAY and armed is not None:
                 time.sleep(armed.seconds)
             status, headers, answer = self._forward(body)
             if fault is Fault.DROP_AFTER_ACTING:
                 self._hang_up()
+            elif fault is Fault.HANG_AFTER_ACTING and armed is not None:
+                self._hang(armed)
             else:
                 self._answer(status, headers, answer)
 
@@ -161,6 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def _hang(self, armed: Armed) -> None:
+        self.owner.stopping.wait(armed.seconds if armed.seconds > 1 else 3600)
+        self._hang_up()
 
     def _hang_up(self) -> None:
         self.close_connection = True

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.fault_proxy import FaultProxy
 from tests.support.servers import Behaviour, RawServer, free_port
-from tests.support.simulators import Proxy, Simulators
+from tests.support.simulators import Simulators
 from tests.support.web_clients import built, nobody, operator, reader, staff
 from wms2.adapters import caller
 
@@ -65,8 +66,7 @@ def simulators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulators]
 
 
 @pytest.fixture
-def proxy(simulators: Simulators) -> Iterator[Proxy]:
+def proxy(simulators: Simulators) -> Iterator[FaultProxy]:
     """A way to the simulators on which calls can be lost."""
-    between = Proxy(simulators.port)
-    yield between
-    between.close()
+    with FaultProxy(simulators.url) as between:
+        yield between

@@ -20,8 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytest_httpserver import HTTPServer
 
+from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.faults import fault
-from tests.support.simulators import READER, WRITER, Fate, Proxy, Simulators
+from tests.support.simulators import READER, WRITER, Simulators
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.dbs_payloads import block_payload
 from wms2.adapters.types import BlockSpec, DatasetInfo, DatasetSpec, DbsFile, OutputConfig
@@ -64,21 +65,19 @@ def simulator(server: Server) -> Simulators:
 
 
 @pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
+def proxy(server: Server) -> Iterator[FaultProxy]:
     """A way to the writer on which calls can be lost."""
-    target = urlsplit(server.writer)
-    between = Proxy(target.port or 80, target.hostname or "127.0.0.1")
-    yield between
-    between.close()
+    with FaultProxy(server.writer) as between:
+        yield between
 
 
-def client(server: Server, proxy: Proxy, *, timeout_seconds: float = 5.0) -> Dbs:
+def client(server: Server, proxy: FaultProxy, *, timeout_seconds: float = 5.0) -> Dbs:
     writer = proxy.url + urlsplit(server.writer).path
     return Dbs(server.reader, writer, timeout_seconds=timeout_seconds)
 
 
 @pytest.fixture
-def dbs(server: Server, proxy: Proxy) -> Dbs:
+def dbs(server: Server, proxy: FaultProxy) -> Dbs:
     return client(server, proxy)
 
 
@@ -211,17 +210,17 @@ def test_a_block_with_a_file_that_became_invalid_is_not_as_it_should_be_unless_i
     dbs.register_block(one_changed(block, is_valid=False))
 
 
-def test_a_repeated_registration_sends_nothing(dbs: Dbs, primary: str, proxy: Proxy) -> None:
+def test_a_repeated_registration_sends_nothing(dbs: Dbs, primary: str, proxy: FaultProxy) -> None:
     block = block_of(primary, 0, 1)
     for _ in range(2):
         dbs.register_block(block)
     assert proxy.sent("POST", "/bulkblocks") == 1
-    assert [method for method, _ in proxy.calls if method not in ("GET", "POST")] == []
+    assert [method for method, _, _ in proxy.log if method not in ("GET", "POST")] == []
 
 
-def test_nothing_but_bulkblocks_creates_anything(dbs: Dbs, primary: str, proxy: Proxy) -> None:
+def test_nothing_but_bulkblocks_creates_anything(dbs: Dbs, primary: str, proxy: FaultProxy) -> None:
     dbs.register_block(block_of(primary, 0))
-    assert {path.rpartition("/")[2] for method, path in proxy.calls if method != "GET"} == {"bulkblocks"}
+    assert {path.rpartition("/")[2] for method, path, _ in proxy.log if method != "GET"} == {"bulkblocks"}
 
 
 def test_files_keep_their_parents_whose_blocks_come_first(dbs: Dbs, primary: str) -> None:
@@ -258,7 +257,7 @@ def test_a_dataset_may_name_parents_instead(dbs: Dbs, primary: str) -> None:
     ],
 )
 def test_a_block_that_is_there_with_other_contents_is_refused_with_what_differs(
-    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
+    dbs: Dbs, primary: str, proxy: FaultProxy, change: dict[str, Any], problem: str
 ) -> None:
     block = block_of(primary, 0)
     dbs.register_block(block)
@@ -272,7 +271,7 @@ def test_a_block_that_is_there_with_other_contents_is_refused_with_what_differs(
 
 @pytest.mark.parametrize(("numbers", "problem"), [((0, 1, 2), "it lacks 1 files, first"), ((0,), "it also holds 1 files, first")])
 def test_nothing_is_added_to_a_registered_block_although_dbs_would_take_it(
-    dbs: Dbs, primary: str, proxy: Proxy, numbers: tuple[int, ...], problem: str
+    dbs: Dbs, primary: str, proxy: FaultProxy, numbers: tuple[int, ...], problem: str
 ) -> None:
     block = block_of(primary, 0, 1)
     dbs.register_block(block)
@@ -332,7 +331,7 @@ def test_a_file_that_lies_in_another_block_is_refused_with_its_place(dbs: Dbs, p
 
 
 def test_a_block_that_was_begun_open_is_closed_when_it_holds_the_same(
-    simulator: Simulators, dbs: Dbs, primary: str, proxy: Proxy
+    simulator: Simulators, dbs: Dbs, primary: str, proxy: FaultProxy
 ) -> None:
     block = block_of(primary, 0, 1)
     body: Any = block_payload(block, "test")
@@ -344,21 +343,21 @@ def test_a_block_that_was_begun_open_is_closed_when_it_holds_the_same(
     assert proxy.sent("POST", "/bulkblocks") == 0
 
 
-@pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.HANG])
+@pytest.mark.parametrize("fault", [Fault.DROP_AFTER_ACTING, Fault.HANG_AFTER_ACTING])
 def test_a_lost_answer_is_settled_by_reading_back_and_nothing_is_sent_twice(
-    server: Server, proxy: Proxy, primary: str, fate: Fate
+    server: Server, proxy: FaultProxy, primary: str, fault: Fault
 ) -> None:
     dbs = client(server, proxy, timeout_seconds=0.5)
     block = block_of(primary, 0, 1, 2)
-    proxy.once("POST", "/bulkblocks", fate)
+    proxy.arm(fault, method="POST", path="/bulkblocks$", times=1)
     dbs.register_block(block)
     assert proxy.sent("POST", "/bulkblocks") == 1
     assert len(dbs.block_files(block.block_name)) == 3
 
 
-def test_what_was_not_done_is_sent_again(dbs: Dbs, primary: str, proxy: Proxy) -> None:
+def test_what_was_not_done_is_sent_again(dbs: Dbs, primary: str, proxy: FaultProxy) -> None:
     block = block_of(primary, 0, 1)
-    proxy.once("POST", "/bulkblocks", Fate.FAIL, Fate.FAIL)
+    proxy.arm(Fault.ERROR_500, method="POST", path="/bulkblocks$", times=2)
     dbs.register_block(block)
     assert proxy.sent("POST", "/bulkblocks") == 3
     assert len(dbs.block_files(block.block_name)) == 2
@@ -447,7 +446,7 @@ NO_FILE_NAME = st.one_of(
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=NO_FILE_NAME)
-def test_a_list_of_files_or_none_is_never_sent_to_be_invalidated(dbs: Dbs, proxy: Proxy, name: Any) -> None:
+def test_a_list_of_files_or_none_is_never_sent_to_be_invalidated(dbs: Dbs, proxy: FaultProxy, name: Any) -> None:
     """DBS takes it for every file there is, and answers 200."""
     with pytest.raises(ServiceRejected) as caught:
         dbs.invalidate_files([name])
@@ -473,13 +472,13 @@ def test_what_is_sent_to_invalidate_names_one_file_and_nothing_else(httpserver: 
     ],
 )
 def test_a_dataset_dbs_would_store_wrongly_is_not_sent(
-    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
+    dbs: Dbs, primary: str, proxy: FaultProxy, change: dict[str, Any], problem: str
 ) -> None:
     block = block_of(primary, 0)
     with pytest.raises(ServiceRejected, match=problem) as caught:
         dbs.register_block(block._replace(dataset=block.dataset._replace(**change)))
     assert caught.value.code == 113
-    assert proxy.calls == []
+    assert proxy.log == []
 
 
 @pytest.mark.parametrize(
@@ -497,11 +496,11 @@ def test_a_dataset_dbs_would_store_wrongly_is_not_sent(
     ],
 )
 def test_a_file_dbs_would_not_take_or_store_wrongly_is_not_sent(
-    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
+    dbs: Dbs, primary: str, proxy: FaultProxy, change: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ServiceRejected, match=problem):
         dbs.register_block(one_changed(block_of(primary, 0, 1), **change))
-    assert proxy.calls == []
+    assert proxy.log == []
 
 
 @pytest.mark.parametrize(
@@ -519,11 +518,11 @@ def test_a_file_dbs_would_not_take_or_store_wrongly_is_not_sent(
     ],
 )
 def test_a_block_dbs_would_store_wrongly_is_not_sent(
-    dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
+    dbs: Dbs, primary: str, proxy: FaultProxy, change: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ServiceRejected, match=problem):
         dbs.register_block(block_of(primary, 0)._replace(**change))
-    assert proxy.calls == []
+    assert proxy.log == []
 
 
 def test_the_body_names_what_dbs_is_to_keep_and_its_counts_are_the_files_sums(primary: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from tests.support.simulators import Fate, Proxy, Simulators
+from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.simulators import Simulators
 from wms2.adapters.configcache import couch_fault
 from wms2.adapters.http import HttpService
 from wms2.adapters.reqmgr2 import ReqMgr2, Seen, reqmgr2_fault
@@ -25,7 +26,7 @@ def reqmgr2_at(url: str, timeout_seconds: float = 5.0) -> ReqMgr2:
 
 
 @pytest.fixture
-def reqmgr2(proxy: Proxy) -> ReqMgr2:
+def reqmgr2(proxy: FaultProxy) -> ReqMgr2:
     return reqmgr2_at(f"{proxy.url}/reqmgr2/data")
 
 
@@ -74,17 +75,17 @@ def test_a_step_the_table_does_not_have_keeps_reqmgr2s_words(reqmgr2: ReqMgr2, s
     assert caught.value.code == "1102"
 
 
-@pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.HANG])
-def test_a_lost_answer_to_a_step_is_settled_by_reading_back(proxy: Proxy, seed: Seed, fate: Fate) -> None:
+@pytest.mark.parametrize("fault", [Fault.DROP_AFTER_ACTING, Fault.HANG_AFTER_ACTING])
+def test_a_lost_answer_to_a_step_is_settled_by_reading_back(proxy: FaultProxy, seed: Seed, fault: Fault) -> None:
     name = seed()
-    proxy.once("PUT", name, fate)
+    proxy.arm(fault, method="PUT", path=f"{name}$", times=1)
     reqmgr2_at(f"{proxy.url}/reqmgr2/data", timeout_seconds=0.5).set_status(name, "acquired")
     assert proxy.sent("PUT", name) == 1
 
 
-def test_a_step_that_was_not_taken_is_unavailable(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+def test_a_step_that_was_not_taken_is_unavailable(reqmgr2: ReqMgr2, proxy: FaultProxy, seed: Seed) -> None:
     name = seed()
-    proxy.once("PUT", name, Fate.FAIL)
+    proxy.arm(Fault.ERROR_500, method="PUT", path=f"{name}$", times=1)
     with pytest.raises(ServiceUnavailable):
         reqmgr2.set_status(name, "acquired")
     assert reqmgr2.request(name)["RequestStatus"] == "staged"
@@ -100,7 +101,9 @@ def test_all_steps_to_a_status_are_taken(reqmgr2: ReqMgr2, seed: Seed) -> None:
 @pytest.mark.parametrize(
     "present", ["running-open", "running-closed", "completed", "announced", "rejected", "aborted", "force-complete"]
 )
-def test_a_request_that_has_passed_a_status_stays_where_it_is(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed, present: str) -> None:
+def test_a_request_that_has_passed_a_status_stays_where_it_is(
+    reqmgr2: ReqMgr2, proxy: FaultProxy, seed: Seed, present: str
+) -> None:
     name = seed(status=present)
     assert reqmgr2.advance_status(name, "running-open") == present
     assert proxy.sent("PUT", name) == 0
@@ -117,9 +120,9 @@ def test_a_request_that_is_not_ours_to_move_is_refused(reqmgr2: ReqMgr2, seed: S
         reqmgr2.advance_status(seed(status=present), "running-open")
 
 
-def test_statistics_are_added_once_even_when_the_answer_is_lost(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+def test_statistics_are_added_once_even_when_the_answer_is_lost(reqmgr2: ReqMgr2, proxy: FaultProxy, seed: Seed) -> None:
     name = seed(status="acquired")
-    proxy.once("PUT", name, Fate.LOSE_ANSWER)
+    proxy.arm(Fault.DROP_AFTER_ACTING, method="PUT", path=f"{name}$", times=1)
     with pytest.raises(ServiceUnavailable):
         reqmgr2.add_statistics(name, {"total_jobs": 8, "input_lumis": 0, "input_events": 0, "input_num_files": 0})
     assert proxy.sent("PUT", name) == 1
@@ -173,19 +176,19 @@ def test_a_clone_is_found_again_by_its_mark(httpserver: HTTPServer, monkeypatch:
     assert reqmgr2.clone("old", "wms2: v2") == "new", "made although the answer was lost"
 
 
-def test_an_acquired_request_is_read_back_and_a_refusal_is_told(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+def test_an_acquired_request_is_read_back_and_a_refusal_is_told(reqmgr2: ReqMgr2, proxy: FaultProxy, seed: Seed) -> None:
     name = seed()
-    proxy.once("PUT", name, Fate.LOSE_ANSWER)
+    proxy.arm(Fault.DROP_AFTER_ACTING, method="PUT", path=f"{name}$", times=1)
     document, refused = reqmgr2.acquire(name)
     assert (document["RequestStatus"], refused) == ("acquired", False)
     assert reqmgr2.acquire(name)[1], "it was not staged any more"
     late = seed()
-    proxy.once("PUT", late, Fate.FAIL)
+    proxy.arm(Fault.ERROR_500, method="PUT", path=f"{late}$", times=1)
     with pytest.raises(ServiceUnavailable):
         reqmgr2.acquire(late)
 
 
-def test_what_others_may_change_is_asked_for_many_at_a_time(reqmgr2: ReqMgr2, proxy: Proxy, seed: Seed) -> None:
+def test_what_others_may_change_is_asked_for_many_at_a_time(reqmgr2: ReqMgr2, proxy: FaultProxy, seed: Seed) -> None:
     names = [seed("acquired", SiteWhitelist=["T2_B", "T1_A"]) for _ in range(45)]
     seen = reqmgr2.seen([*names, "nobody_knows_it"])
     assert set(seen) == set(names)
@@ -243,7 +246,7 @@ def test_an_answer_of_another_shape_says_nothing(httpserver: HTTPServer, answer:
         reqmgr2_at(httpserver.url_for("")).request("any")
 
 
-def test_a_name_cannot_leave_its_place_in_the_path(reqmgr2: ReqMgr2, proxy: Proxy) -> None:
+def test_a_name_cannot_leave_its_place_in_the_path(reqmgr2: ReqMgr2, proxy: FaultProxy) -> None:
     with pytest.raises(ServiceRejected):
         reqmgr2.set_status("../status?x=1", "acquired")
-    assert proxy.calls[0] == ("PUT", "/reqmgr2/data/request/..%2Fstatus%3Fx%3D1")
+    assert proxy.log[0][:2] == ("PUT", "/reqmgr2/data/request/..%2Fstatus%3Fx%3D1")
