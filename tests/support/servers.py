@@ -1,11 +1,16 @@
-"""Servers that misbehave in one chosen way; for what no HTTP library would do."""
+"""Servers that misbehave in one chosen way, for what no HTTP library would do; servers of ours as processes; ports."""
 
 from __future__ import annotations
 
+import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+
+from tests.support.places import ROOT
 
 Behaviour = Callable[[socket.socket], None]
 
@@ -28,6 +33,25 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+class Program:
+    """A module of ours as a process of its own, which says in its first line where it serves."""
+
+    def __init__(self, *arguments: str) -> None:
+        argv = [sys.executable, "-m", *arguments]
+        self._process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found, f"{arguments[0]} did not start: {line!r}"
+        self.url = found.group(0)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        assert self._process.wait(30) == 0
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 class RawServer:

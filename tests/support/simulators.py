@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from tests.support.places import ROOT
+from tests.support.servers import Program
 
 WRITER = "/dbs/prod/global/DBSWriter"
 READER = "/dbs/prod/global/DBSReader"
 
 
-class Simulators:
+class Simulators(Program):
     """ReqMgr2, ConfigCache, DBS and CRIC under one URL."""
 
     def __init__(self, state_dir: Path, *options: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.simulators", "serve", "--state", str(state_dir), "--port", "0", *options],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-        assert found, f"simulators did not start: {line!r}"
-        self.url, self.port = found.group(0), int(found.group(1))
+        super().__init__("deploy.simulators", "serve", "--state", str(state_dir), "--port", "0", *options)
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
         """One plain HTTP call, for setting the scene."""
@@ -39,9 +26,3 @@ class Simulators:
         with urlopen(request, timeout=30) as response:
             text = response.read()
         return json.loads(text) if text.strip() else None
-
-    def stop(self) -> None:
-        self._process.terminate()
-        assert self._process.wait(30) == 0
-        assert self._process.stdout is not None
-        self._process.stdout.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,30 +11,20 @@ from typing import Any
 import requests
 from django.test import Client
 
-from tests.support.places import ROOT
+from tests.support.servers import Program
 
 LOGIN, CALLBACK = "/accounts/oidc/sso/login/", "/accounts/oidc/sso/login/callback/"
 HIDDEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 
 
-class Provider:
+class Provider(Program):
     """Users and groups are changed in its database, as another of its doors would."""
 
     def __init__(self, state: Path, redirects: Sequence[str], people: Sequence[str]) -> None:
         options = [part for each in redirects for part in ("--redirect", each)]
         options += [part for each in people for part in ("--person", each)]
+        super().__init__("deploy.simulators.sso", "--state", str(state), *options)
         self.state = state
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.simulators.sso", "--state", str(state), *options],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert found, f"the provider did not start: {line!r}"
-        self.url = found.group(0)
         self.password = (state / "password").read_text()
 
     def settings(self) -> dict[str, str]:
@@ -61,12 +49,6 @@ class Provider:
             self.change("insert or ignore into auth_group (name) values (?)", group)
             pair = "select auth_user.id, auth_group.id from auth_user, auth_group where username = ? and name = ?"
             self.change(f"insert into auth_user_groups (user_id, group_id) {pair}", name, group)
-
-    def stop(self) -> None:
-        self._process.terminate()
-        assert self._process.wait(30) == 0
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 def asked(client: Client, next_url: str = "") -> str:
