@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -183,14 +183,7 @@ def test_a_dump_of_a_block_has_the_form_of_what_was_posted(world: World) -> None
 
 
 def test_two_posts_of_one_block_at_the_same_time_store_it_once(world: World) -> None:
-    answers: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(world.dbs("POST", "bulkblocks", bulkblock()).status_code))
-        for _ in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == [200] + [400] * 5
+    with ThreadPoolExecutor(6) as pool:
+        answers = pool.map(lambda _: world.dbs("POST", "bulkblocks", bulkblock()), range(6))
+        assert sorted(answer.status_code for answer in answers) == [200] + [400] * 5
     assert len(world.read("files", block_name=BLOCK)) == 3

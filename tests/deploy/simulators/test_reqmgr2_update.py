@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -234,15 +234,7 @@ def test_three_statistics_are_unknown_arguments(prepared: World) -> None:
 
 def test_of_many_transitions_at_once_one_wins(world: World) -> None:
     name = put_in_store(world, "staged")
-    codes: list[int] = []
-
-    def claim() -> None:
-        codes.append(world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "acquired"}).status_code)
-
-    threads = [threading.Thread(target=claim) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(codes) == [200] + [400] * 7
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(lambda _: world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "acquired"}), range(8))
+        assert sorted(answer.status_code for answer in answers) == [200] + [400] * 7
     assert [line["Status"] for line in world.request(name)["RequestTransition"]] == ["acquired"]
