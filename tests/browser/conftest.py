@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group, User
 from playwright.sync_api import Browser
 
 from tests.support import browser
+from tests.support.browser import Window, window
 from wms2.identities.grants import OPERATORS
 
 
@@ -29,3 +30,12 @@ def operator(transactional_db: Any) -> User:
     user = User.objects.create_user("olga", password="opensesame", is_staff=True)
     user.groups.add(Group.objects.get_or_create(name=OPERATORS)[0])
     return user
+
+
+@pytest.fixture
+def desk(chromium: Browser, live_server: Any, operator: User) -> Iterator[Window]:
+    """A window of an operator who is signed in; whatever the browser complains of fails the test."""
+    with window(chromium, live_server.url) as opened:
+        opened.sign_in_as(operator)
+        yield opened
+        assert opened.complaints == []

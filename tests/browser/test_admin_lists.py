@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
-from playwright.sync_api import Browser
 
 from dags_app.models import WorkUnit, WorkUnitState
 from outputs_app.models import ProcessingBlock
 from sites_app.models import Schedd
 from tests.support import scene
-from tests.support.browser import window
+from tests.support.browser import Window
 
 LISTS = (
     ("dags_app/dag", "Schedd"),
@@ -44,13 +42,9 @@ def trouble(transactional_db: Any, tmp_path: Path) -> scene.Scene:
     return built
 
 
-def test_what_shift_needs_is_in_sight(
-    chromium: Browser, live_server: Any, trouble: scene.Scene, operator: User, subtests: pytest.Subtests
-) -> None:
-    with window(chromium, live_server.url) as opened:
-        opened.sign_in_as(operator)
-        for model, column in LISTS:
-            with subtests.test(model):
-                opened.go(f"/admin/{model}/")
-                edges = dict(opened.page.evaluate(EDGES))
-                assert edges[column.upper()] <= 0
+def test_what_shift_needs_is_in_sight(desk: Window, trouble: scene.Scene, subtests: pytest.Subtests) -> None:
+    for model, column in LISTS:
+        with subtests.test(model):
+            desk.go(f"/admin/{model}/")
+            edges = dict(desk.page.evaluate(EDGES))
+            assert edges[column.upper()] <= 0

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
-import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from requests_app.models import Progress, ProgressSample, Request, Round
-from tests.support.browser import WIDTH, Window, window
+from tests.support.browser import WIDTH, Window
 from tests.support.scene_rounds import three_rounds
 from tests.support.side_by_side import PATIENCE
 
@@ -26,15 +22,6 @@ PAINTED = """
 }
 """
 LEGEND = "[data-chart='course-done'] .u-legend"
-
-
-@pytest.fixture
-def desk(chromium: Browser, live_server: Any, operator: User) -> Iterator[Window]:
-    """A window of somebody who is signed in; whatever the browser complains of fails the test."""
-    with window(chromium, live_server.url) as opened:
-        opened.sign_in_as(operator)
-        yield opened
-        assert opened.complaints == []
 
 
 def sampled(request: Request) -> None:

@@ -4,41 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth.models import User
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.support import scene
-from tests.support.browser import window
+from tests.support.browser import Window
 
 
-def test_the_slash_finds_enter_opens_and_the_clock_is_kept(
-    chromium: Browser, live_server: Any, operator: User, tmp_path: Any
-) -> None:
+def test_the_slash_finds_enter_opens_and_the_clock_is_kept(desk: Window, tmp_path: Any) -> None:
     built = scene.build(tmp_path)
     name = built.completed.request_name
-    with window(chromium, live_server.url) as opened:
-        page = opened.page
-        opened.sign_in_as(operator)
-        for path in ("/", "/admin/requests_app/request/"):
-            opened.go(path)
-            page.keyboard.press("/")
-            expect(page.locator("#find")).to_be_focused()
-            page.keyboard.type(name)
-            page.keyboard.press("Enter")
-            expect(page.locator("h1")).to_contain_text(name)
-        page.locator("#find").focus()
-        page.keyboard.type("a/b")
-        expect(page.locator("#find")).to_have_value("a/b")
-        moment = page.locator("section", has=page.locator("#history")).locator("time").first
-        expect(moment).to_contain_text("UTC")
-        page.get_by_role("button", name="UTC").click()
-        expect(moment).to_contain_text("+00:00")
-        opened.go("/")
-        expect(page.get_by_role("button", name="local time")).to_be_visible()
-        opened.go("/admin/")
-        page.get_by_text("All tables").click()
-        page.get_by_label("Only those with").fill("work uni")
-        expect(page.locator("#all-tables li:visible")).to_have_text(["Work unit claims", "Work units", "Block work units"])
-        page.get_by_role("button", name="local time").click()
-        assert page.evaluate("document.documentElement.dataset.clock") == "utc"
-        assert opened.complaints == []
+    page = desk.page
+    for path in ("/", "/admin/requests_app/request/"):
+        desk.go(path)
+        page.keyboard.press("/")
+        expect(page.locator("#find")).to_be_focused()
+        page.keyboard.type(name)
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_contain_text(name)
+    page.locator("#find").focus()
+    page.keyboard.type("a/b")
+    expect(page.locator("#find")).to_have_value("a/b")
+    moment = page.locator("section", has=page.locator("#history")).locator("time").first
+    expect(moment).to_contain_text("UTC")
+    page.get_by_role("button", name="UTC").click()
+    expect(moment).to_contain_text("+00:00")
+    desk.go("/")
+    expect(page.get_by_role("button", name="local time")).to_be_visible()
+    desk.go("/admin/")
+    page.get_by_text("All tables").click()
+    page.get_by_label("Only those with").fill("work uni")
+    expect(page.locator("#all-tables li:visible")).to_have_text(["Work unit claims", "Work units", "Block work units"])
+    page.get_by_role("button", name="local time").click()
+    assert page.evaluate("document.documentElement.dataset.clock") == "utc"

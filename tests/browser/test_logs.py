@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import tarfile
 from pathlib import Path
-from typing import Any
 
-from django.contrib.auth.models import User
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from dags_app.models import DAG
 from dags_app.services.failures import failures_sweep
 from requests_app.models import RequestStatus
 from requests_app.pages.logs import PAGE_CHARACTERS
-from tests.support.browser import WIDTH, window
+from tests.support.browser import WIDTH, Window
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene_failures import line, packed_logs
 
@@ -30,31 +28,26 @@ def _failed(tmp_path: Path) -> DAG:
     return dag
 
 
-def test_a_person_goes_from_an_error_to_the_log_and_takes_the_archive_along(
-    chromium: Browser, live_server: Any, operator: User, tmp_path: Path
-) -> None:
+def test_a_person_goes_from_an_error_to_the_log_and_takes_the_archive_along(desk: Window, tmp_path: Path) -> None:
     dag = _failed(tmp_path)
-    with window(chromium, live_server.url) as opened:
-        opened.sign_in_as(operator)
-        page = opened.page
-        opened.go(dag.workflow.request.get_absolute_url())
-        page.locator("#part-errors").get_by_role("link", name="mg_000000/proc_000000, attempt 0").first.click()
-        expect(page.get_by_role("heading", level=2)).to_have_text("step1_DIGIRaw/cmsRun.stderr")
-        expect(page.locator("pre")).to_contain_text("Fatal Exception")
-        earlier = page.get_by_role("link", name="Earlier")
-        earlier.focus()
-        page.keyboard.press("Enter")
-        expect(page.locator("pre")).to_contain_text("<script>document.title = 'taken'</script>")
-        assert "taken" not in page.title()
-        for width in (420, WIDTH):
-            page.set_viewport_size({"width": width, "height": 900})
-            assert opened.overflow <= 0, f"the page is wider than a window of {width}"
-        page.get_by_role("navigation", name="Files of the archive").get_by_role("link", name="PSet.py").click()
-        expect(page.locator("pre")).to_contain_text("cms.Process('DIGI')")
-        with page.expect_download() as taken:
-            page.get_by_role("link", name="Download the archive").click()
-        with tarfile.open(taken.value.path()) as archive:
-            assert "step1_DIGIRaw/cmsRun.stderr" in archive.getnames()
-        assert opened.complaints == []
-        page.get_by_role("link", name="Plain text").click()
-        expect(page.locator("body")).to_contain_text("cms.Process('DIGI')")
+    page = desk.page
+    desk.go(dag.workflow.request.get_absolute_url())
+    page.locator("#part-errors").get_by_role("link", name="mg_000000/proc_000000, attempt 0").first.click()
+    expect(page.get_by_role("heading", level=2)).to_have_text("step1_DIGIRaw/cmsRun.stderr")
+    expect(page.locator("pre")).to_contain_text("Fatal Exception")
+    earlier = page.get_by_role("link", name="Earlier")
+    earlier.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("pre")).to_contain_text("<script>document.title = 'taken'</script>")
+    assert "taken" not in page.title()
+    for width in (420, WIDTH):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert desk.overflow <= 0, f"the page is wider than a window of {width}"
+    page.get_by_role("navigation", name="Files of the archive").get_by_role("link", name="PSet.py").click()
+    expect(page.locator("pre")).to_contain_text("cms.Process('DIGI')")
+    with page.expect_download() as taken:
+        page.get_by_role("link", name="Download the archive").click()
+    with tarfile.open(taken.value.path()) as archive:
+        assert "step1_DIGIRaw/cmsRun.stderr" in archive.getnames()
+    page.get_by_role("link", name="Plain text").click()
+    expect(page.locator("body")).to_contain_text("cms.Process('DIGI')")

@@ -7,29 +7,18 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from sites_app.models import Onboarding, Pool, Schedd, ScheddState
-from tests.support.browser import Window, window
+from tests.support.browser import Window
 from tests.support.second_pool import SecondPool
 from tests.support.stack import Worker, celery_beat, celery_worker
 from wms2.conf import conf
 from wms2.models import AuditEntry
 
 pytestmark = [pytest.mark.pool, pytest.mark.simulators, pytest.mark.slow]
-
-
-@pytest.fixture
-def desk(chromium: Browser, live_server: Any, operator: User) -> Iterator[Window]:
-    """A window of an operator who is signed in; whatever the browser complains of fails the test."""
-    with window(chromium, live_server.url) as opened:
-        opened.sign_in_as(operator)
-        yield opened
-        assert opened.complaints == []
 
 
 @pytest.fixture(autouse=True)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from requests_app.models import Request
 from tests.support import scene
-from tests.support.browser import WIDTH, Window, window
+from tests.support.browser import WIDTH, Window
 from tests.support.scene_rounds import measured, three_rounds
 from tests.support.side_by_side import PATIENCE
 from tests.support.stack import small_request
@@ -28,15 +25,6 @@ Array.from(document.querySelectorAll("#part-rounds table")).filter((table) =>
   table.querySelectorAll("thead th:not([scope=col])").length || table.querySelectorAll("tbody tr").length !==
   table.querySelectorAll("tbody th[scope=row]").length).length
 """
-
-
-@pytest.fixture
-def desk(chromium: Browser, live_server: Any, operator: User) -> Iterator[Window]:
-    """A window of somebody who is signed in; whatever the browser complains of fails the test."""
-    with window(chromium, live_server.url) as opened:
-        opened.sign_in_as(operator)
-        yield opened
-        assert opened.complaints == []
 
 
 def test_it_fits_any_width_and_its_tables_are_told_cell_by_cell(desk: Window) -> None:
