@@ -15,7 +15,8 @@ from rest_framework.authtoken.models import Token
 from requests_app.feed import emit_event
 from requests_app.models import RequestStatus
 from tests.support.browser import window
-from tests.support.front_end import Authority, documented_nginx
+from tests.support.credentials import Authority
+from tests.support.front_end import documented_nginx
 from tests.support.rows import request_row
 from tests.support.streams import PATIENCE, streaming
 from wms2.conf import conf
@@ -24,13 +25,13 @@ from wms2.conf import conf
 def test_a_program_and_a_page_hear_at_once_of_what_happens(
     chromium: Browser, live_server: Any, operator: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, authority = Token.objects.create(user=operator).key, Authority(tmp_path, "authority")
+    key, authority = Token.objects.create(user=operator).key, Authority(tmp_path / "authority")
     with streaming(monkeypatch) as stream, documented_nginx(tmp_path, authority, live_server.url, stream.address) as url:
         monkeypatch.setenv("WMS2_STREAM_URL", "/stream")  # as installations have it
         conf.cache_clear()
         address, login = f"{url}/api/v1/events/stream", {"Authorization": f"Token {key}"}
         with (
-            requests.get(address, headers=login, verify=str(authority.file), stream=True, timeout=PATIENCE) as answer,
+            requests.get(address, headers=login, verify=str(authority.ca), stream=True, timeout=PATIENCE) as answer,
             window(chromium, url, tests_tls=True) as opened,
         ):
             assert (answer.status_code, answer.url.partition("?")[0]) == (200, f"{url}/stream")

@@ -28,7 +28,7 @@ unique_subject = no
 organizationName = optional
 commonName = supplied
 [server]
-subjectAltName = IP:127.0.0.1
+subjectAltName = IP:127.0.0.1, DNS:localhost
 [user]
 basicConstraints = CA:FALSE
 [proxy]
@@ -56,9 +56,9 @@ class Authority:
         self._openssl("req", "-x509", *_NEW_KEY, "-nodes", "-days", "30", "-subj", "/CN=Tests CA",
                       "-keyout", place / "ca.key", "-out", self.ca)  # fmt: skip
 
-    def certificate(self, name: str, seconds: float, kind: str = "user") -> tuple[Path, Path]:
+    def certificate(self, name: str, seconds: float, kind: str = "user", *, subject: str = "") -> tuple[Path, Path]:
         """A certificate and its key, each in a file of its own."""
-        return self._sign(name, f"/O=Tests/CN={name}", seconds, kind, self.ca, self.place / "ca.key")
+        return self._sign(name, subject or f"/O=Tests/CN={name}", seconds, kind, self.ca, self.place / "ca.key")
 
     def proxy(
         self, name: str, seconds: float, *, voms_seconds: float | None = None, of_seconds: float = 10 * DAY_SECONDS

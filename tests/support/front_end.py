@@ -9,20 +9,16 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from deploy.nginx.install import PACKAGES
 from deploy.prefix import installed_version
 from deploy.stack import tools
 from deploy.stack.paths import layout
+from tests.support.credentials import DAY_SECONDS, Authority
 from tests.support.places import ROOT
 from tests.support.servers import free_port, listens
 from tests.support.waiting import until
@@ -63,51 +59,6 @@ def wsgi(headers: Mapping[str, str]) -> dict[str, Any]:
     return {f"HTTP_{name.upper().replace('-', '_')}": value.encode().decode("latin-1") for name, value in headers.items()}
 
 
-class Authority:
-    """A certificate authority of the test in a directory, with elliptic keys."""
-
-    def __init__(self, directory: Path, name: str) -> None:
-        self.directory, self._name = directory, _dn(f"DC=ch/DC=cern/CN={name}")
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self.file = directory / f"{name}.pem"
-        self.file.write_bytes(_pem(self._sign(self._name, self._key, ca=True)))
-
-    def issue(self, name: str, dn: str) -> tuple[str, str]:
-        """Files of a certificate and its key, for ``requests``; also good for a server on the loopback interface."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        files = (self.directory / f"{name}.cert.pem", self.directory / f"{name}.key.pem")
-        files[0].write_bytes(_pem(self._sign(_dn(dn), key, ca=False)))
-        plain = serialization.NoEncryption()
-        encoded = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-        files[1].write_bytes(encoded)
-        return str(files[0]), str(files[1])
-
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.Certificate:
-        now = datetime.now(UTC)
-        address = x509.DNSName("localhost")
-        building = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        )
-        return building.sign(self._key, hashes.SHA256())
-
-
-def _dn(text: str) -> x509.Name:
-    kinds = {"DC": NameOID.DOMAIN_COMPONENT, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "CN": NameOID.COMMON_NAME}
-    return x509.Name([x509.NameAttribute(kinds[part[:2]], part[3:].replace("|", "/")) for part in text.split("/")])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
 #: One process that works in the foreground.
 _NGINX = """
 daemon off; master_process off; pid {here}/pid; error_log {here}/error.log info;
@@ -137,8 +88,8 @@ server {{
 @contextmanager
 def nginx(directory: Path, authority: Authority, behind: str, address: str) -> Iterator[str]:
     """Debian's nginx with the configuration that ``deploy/nginx`` ships; its URL. Skips where it was not installed."""
-    certificate, key = authority.issue("front-end", "DC=ch/DC=cern/CN=localhost")
-    words = {"certificate": certificate, "key": key, "authorities": authority.file}
+    certificate, key = authority.certificate("front-end", DAY_SECONDS, "server")
+    words = {"certificate": certificate, "key": key, "authorities": authority.ca}
     sends = ROOT / "deploy/nginx/x509.conf"
 
     def server(port: int) -> str:
@@ -151,7 +102,7 @@ def nginx(directory: Path, authority: Authority, behind: str, address: str) -> I
 @contextmanager
 def documented_nginx(directory: Path, authority: Authority, web: str, stream: str) -> Iterator[str]:
     """Debian's nginx with the server that ``deploy/README.md`` shows, at these two addresses; its URL."""
-    certificate, key = authority.issue("front-end", "DC=ch/DC=cern/CN=localhost")
+    certificate, key = authority.certificate("front-end", DAY_SECONDS, "server")
     (shown,) = re.findall(r"```\n( *server \{.*?)```", (ROOT / "deploy/README.md").read_text(), re.DOTALL)
     sends = (ROOT / "deploy/nginx/stream.conf").read_text()
     own = directory / "stream.conf"
@@ -160,8 +111,8 @@ def documented_nginx(directory: Path, authority: Authority, web: str, stream: st
     def server(port: int) -> str:
         ours = {
             "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
-            "/etc/wms2/tls/cert.pem": certificate,
-            "/etc/wms2/tls/key.pem": key,
+            "/etc/wms2/tls/cert.pem": str(certificate),
+            "/etc/wms2/tls/key.pem": str(key),
             "/opt/wms2/app/deploy/nginx/stream.conf": str(own),
             "http://127.0.0.1:8000": web,
         }

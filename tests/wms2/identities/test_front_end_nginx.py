@@ -12,7 +12,8 @@ from django.contrib.auth.models import Group, User
 from requests.adapters import HTTPAdapter
 
 from requests_app.models import RequestStatus
-from tests.support.front_end import KEY, OPERATOR, RITA, Authority, configure, nginx, signed
+from tests.support.credentials import DAY_SECONDS, Authority
+from tests.support.front_end import KEY, OPERATOR, RITA, configure, nginx, signed
 from tests.support.rows import request_row
 from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry
@@ -20,7 +21,7 @@ from wms2.models import AuditEntry
 pytestmark = pytest.mark.django_db(transaction=True)
 #: From where nginx, and CMS's front end, speak to WMS2; clients that go past them come from 127.0.0.1.
 NGINX, CMS = "127.0.0.5", "127.0.0.6"
-USERS = "DC=ch/DC=cern/OU=Organic Units/OU=Users"
+USERS = "/DC=ch/DC=cern/OU=Organic Units/OU=Users"
 LIST = "/api/v1/requests"
 FORGED = {"X-SSL-Client-S-DN": "CN=olga,OU=Users,OU=Organic Units,DC=cern,DC=ch", "X-SSL-Client-Verify": "SUCCESS"}
 PROXIES = {"X-Forwarded-For": NGINX, "X-Real-IP": NGINX, "Forwarded": f"for={NGINX}"}
@@ -43,30 +44,28 @@ def place(live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "hmac").write_bytes(KEY)
     configure(
         monkeypatch, front_end_addresses=CMS, front_end_key=tmp_path / "hmac", x509_front_end_addresses=NGINX,
-        x509_login_base=f"/{USERS}", role_names={"production-operator": "operator"},
+        x509_login_base=USERS, role_names={"production-operator": "operator"},
     )  # fmt: skip
     User.objects.create_user("olga").groups.add(Group.objects.get_or_create(name=OPERATORS)[0])
-    authority = Authority(tmp_path, "authority")
+    authority = Authority(tmp_path / "authority")
     with nginx(tmp_path, authority, live_server.url, NGINX) as url:
         yield url, authority, live_server.url
 
 
 def test_a_client_is_who_its_verified_certificate_says_and_sends_nothing_about_it_itself(place: Any, tmp_path: Path) -> None:
     url, ours, behind = place
-    rita, olga = (ours.issue(name, f"{USERS}/CN={name}/CN=7/CN=A Name") for name in ("rita", "olga"))
-    stranger = Authority(tmp_path, "strangers").issue("stranger", f"{USERS}/CN=olga/CN=7")
-    odd = ours.issue("odd", "DC=ch/CN=olga|CN=7")
+    rita, olga = (ours.certificate(name, DAY_SECONDS, subject=f"{USERS}/CN={name}/CN=7/CN=A Name") for name in ("rita", "olga"))
+    stranger = Authority(tmp_path / "strangers").certificate("stranger", DAY_SECONDS, subject=f"{USERS}/CN=olga/CN=7")
+    odd = ours.certificate("odd", DAY_SECONDS, subject="/DC=ch/CN=olga\\/CN=7")
 
     def get(certificate: Any, path: str = LIST, base: str = url, **headers: str) -> requests.Response:
         return requests.get(
-            base + path, cert=certificate, verify=str(ours.file), headers=headers, timeout=20, allow_redirects=False
+            base + path, cert=certificate, verify=str(ours.ca), headers=headers, timeout=20, allow_redirects=False
         )
 
     def hold(certificate: Any, **headers: str) -> int:
         address = f"{url}{LIST}/{request_row(RequestStatus.QUEUED).request_name}/hold"
-        answer = requests.post(
-            address, json={"reason": "r"}, cert=certificate, verify=str(ours.file), headers=headers, timeout=20
-        )
+        answer = requests.post(address, json={"reason": "r"}, cert=certificate, verify=str(ours.ca), headers=headers, timeout=20)
         return answer.status_code
 
     assert hold(olga) == 202
