@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.rucio import plain_client, rucio_home
+from tests.support.neighbours import root
 
 
 @pytest.fixture(name="admin", scope="module")
 def _admin() -> Any:
-    """Rucio's root account: another client that changes things there."""
-    return plain_client(rucio_home().parent / "admin")
+    """Rucio's root account: another client that changes things there, blocks storage elements, approves rules."""
+    return root()

@@ -29,7 +29,7 @@ from outputs_app.models import (
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.owed_to_rucio import DISK, TAPE, complete, rules, run
-from tests.support.rucio import SCOPE, evaluate, plain_client, rucio_home, settle
+from tests.support.rucio import SCOPE, evaluate, settle
 from tests.support.scripted.faults import PowerCut
 from wms2.adapters import factory
 from wms2.adapters.rucio import RucioAdapter
@@ -37,12 +37,6 @@ from wms2.conf import conf
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
 E = EffectKind
-
-
-@pytest.fixture(name="admin", scope="module")
-def _admin() -> Any:
-    """Rucio's root."""
-    return plain_client(rucio_home().parent / "admin")
 
 
 @pytest.fixture(name="block")

@@ -20,7 +20,7 @@ from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.faults import fault
 from tests.support.owed_to_rucio import DISK, RUCIO, TAPE, complete, rules, run
-from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home, settle
+from tests.support.rucio import APPROVED_TAPE, SCOPE, did, settle
 from wms2.adapters import factory
 from wms2.adapters.rucio import RucioAdapter
 from wms2.conf import conf
@@ -28,12 +28,6 @@ from wms2.errors import ServiceUnavailable
 
 # They use the same storage elements: in one process, one after the other.
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
-
-
-@pytest.fixture(name="admin", scope="module")
-def _admin() -> Any:
-    """Rucio's root: whoever blocks storage elements and approves rules."""
-    return plain_client(rucio_home().parent / "admin")
 
 
 @pytest.fixture(name="blocked")

@@ -13,6 +13,7 @@ from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from requests_app.monitoring.health import health_warnings
+from tests.support.calls import Clock
 from tests.support.html import text
 from tests.support.problems import problem
 from wms2.checks import check_configuration
@@ -26,22 +27,12 @@ pytestmark = pytest.mark.django_db
 FORMS = ("/login/", "/admin/login/")
 
 
-class Moment:
-    """A clock that is put forward by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def moment(settings: Any) -> Moment:
+def moment(settings: Any) -> Clock:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     User.objects.create_user("rita", password="opensesame", is_staff=True)
     User.objects.create_user("stan", password="opensesame", is_staff=True)
-    clock = Moment()
+    clock = Clock()
     login_throttle.attempts = SharedCounts(clock=clock)
     return clock
 
@@ -51,7 +42,7 @@ def sign_in(form: str, password: str, name: str = "rita", address: str = "10.0.0
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_twelve_wrong_passwords_are_slowed_down_and_the_right_one_waits_with_them(form: str, moment: Moment) -> None:
+def test_twelve_wrong_passwords_are_slowed_down_and_the_right_one_waits_with_them(form: str, moment: Clock) -> None:
     codes = [sign_in(form, f"guess {number}").status_code for number in range(12)]
     most = FAILURES_PER_NAME
     assert codes == [200] * most + [429] * (12 - most)
@@ -66,21 +57,21 @@ def test_twelve_wrong_passwords_are_slowed_down_and_the_right_one_waits_with_the
     assert sign_in(form, "opensesame").status_code == 302
 
 
-def test_others_are_not_kept_waiting(moment: Moment) -> None:
+def test_others_are_not_kept_waiting(moment: Clock) -> None:
     for _ in range(12):
         sign_in("/login/", "guess")
     assert sign_in("/login/", "opensesame", name="stan").status_code == 302
     assert sign_in("/login/", "opensesame", address="10.0.0.2").status_code == 302
 
 
-def test_who_gets_it_right_in_time_begins_anew(moment: Moment) -> None:
+def test_who_gets_it_right_in_time_begins_anew(moment: Clock) -> None:
     for _ in range(3):
         for _ in range(FAILURES_PER_NAME - 1):
             assert sign_in("/login/", "guess").status_code == 200
         assert sign_in("/login/", "opensesame").status_code == 302
 
 
-def test_one_address_that_tries_many_names_is_slowed_down(moment: Moment) -> None:
+def test_one_address_that_tries_many_names_is_slowed_down(moment: Clock) -> None:
     most = FAILURES_PER_ADDRESS
     codes = [sign_in("/login/", "guess", name=f"name{number}").status_code for number in range(most + 3)]
     assert codes == [200] * most + [429] * 3
@@ -89,7 +80,7 @@ def test_one_address_that_tries_many_names_is_slowed_down(moment: Moment) -> Non
 
 
 @pytest.mark.deep("tests/wms2/test_login_throttle.py::test_each_wait_is_audited_and_logged_once")
-def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment: Moment) -> None:
+def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment: Clock) -> None:
     judged = right = 0
     for number in range(10_000):
         address = f"10.0.1.{number % 50}"
@@ -109,7 +100,7 @@ def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment
     assert sign_in("/login/", "opensesame", address="10.0.2.1").status_code == 302, "from elsewhere the user comes in"
 
 
-def test_each_wait_is_audited_and_logged_once(moment: Moment) -> None:
+def test_each_wait_is_audited_and_logged_once(moment: Clock) -> None:
     for _ in range(12):
         sign_in("/login/", "guess")
     entry = AuditEntry.objects.get(action="sign_in_braked")
@@ -117,7 +108,7 @@ def test_each_wait_is_audited_and_logged_once(moment: Moment) -> None:
     assert "guess" not in str(entry.evidence)
 
 
-def test_wrong_tokens_are_slowed_down_by_address_and_right_ones_never(moment: Moment) -> None:
+def test_wrong_tokens_are_slowed_down_by_address_and_right_ones_never(moment: Clock) -> None:
     wrong = APIClient(REMOTE_ADDR="10.0.0.1")
     wrong.credentials(HTTP_AUTHORIZATION="Token of-nobody")
     for _ in range(FAILURES_PER_ADDRESS):
@@ -132,7 +123,7 @@ def test_wrong_tokens_are_slowed_down_by_address_and_right_ones_never(moment: Mo
     assert sign_in("/login/", "opensesame").status_code == 302
 
 
-def test_all_processes_count_together_in_the_broker(moment: Moment) -> None:
+def test_all_processes_count_together_in_the_broker(moment: Clock) -> None:
     prefix = f"test:{uuid.uuid4()}"
     for _ in range(FAILURES_PER_NAME):
         # as if each time another process
@@ -144,7 +135,7 @@ def test_all_processes_count_together_in_the_broker(moment: Moment) -> None:
     assert 0 < int(waits["Retry-After"]) <= WINDOW_SECONDS
 
 
-def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: Moment) -> None:
+def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: Clock) -> None:
     login_throttle.attempts = SharedCounts(Broker("redis://127.0.0.1:1/0", "test", "failed sign-ins", moment), moment)
     assert sign_in("/login/", "opensesame").status_code == 302
     assert [sign_in("/login/", "guess").status_code for _ in range(7)][-1] == 429

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
 from requests_app.models import RequestStatus
+from tests.support.calls import Clock
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
@@ -84,17 +85,8 @@ def test_each_call_names_a_rate_of_the_settings() -> None:
     assert all(hasattr(conf().limits, f"rate_limit_{call.rate}") for call in Call if call.rate)
 
 
-class Hand:
-    """A clock that is moved by hand."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_busy_threads_for_some_seconds_are_a_load_and_idle_ones_end_it() -> None:
-    clock = Hand()
+    clock = Clock()
     load = Load(database=lambda: 0.0, clock=clock)
     found = []
     for seconds, threads in ((0, WEB_THREADS), (5 * MEAN_SECONDS, 0), (0.1 * MEAN_SECONDS, -WEB_THREADS)):
@@ -112,7 +104,7 @@ def test_busy_threads_for_some_seconds_are_a_load_and_idle_ones_end_it() -> None
 
 @given(st.lists(st.floats(0, 2 * SLOW_SECONDS), max_size=50))
 def test_a_slow_database_is_a_load_which_ends_only_well_below_what_led_to_it(seconds: list[float]) -> None:
-    clock, answers = Hand(), iter(seconds)
+    clock, answers = Clock(), iter(seconds)
     load, high = Load(database=lambda: next(answers), clock=clock), False
     for answer in seconds:
         clock.now += ASK_SECONDS

@@ -8,6 +8,7 @@ import pytest
 
 from deploy.demo.check import limit_seconds
 from deploy.demo.waiting import End, Progress, Waited, judge, wait
+from tests.support.calls import Clock
 
 
 @dataclass(frozen=True)
@@ -20,30 +21,17 @@ class RequestLine:
         return f"{self.name} {self.status} {self.units}"
 
 
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def watch(*looks: list[RequestLine], limit_seconds: float = 100.0) -> tuple[Waited, list[str]]:
     """Wait through these looks, the last one for ever."""
     clock, reported, left = Clock(), [], list(looks)
-    end = wait(
-        lambda: left.pop(0) if len(left) > 1 else left[0],
-        reported.append,
-        limit_seconds=limit_seconds,
-        clock=clock,
-        sleep=clock.sleep,
-    )
-    return end, reported
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    def look() -> list[RequestLine]:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return wait(look, reported.append, limit_seconds=limit_seconds, clock=clock, sleep=sleep), reported
 
 
 def test_it_ends_when_every_request_is_completed():
