@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections import Counter
@@ -14,7 +13,6 @@ from urllib.parse import quote
 import pytest
 
 from dags_app.models import SiteJob, WorkUnitClaim
-from deploy.simulators.client import Caller
 from outputs_app.checks.validation import process
 from outputs_app.models import CaseState, FindingKind, IntegrityCase, OutputFile, ProcessingBlock, StorageCheck, Validity
 from requests_app.lifecycle import storage_checks
@@ -24,6 +22,7 @@ from requests_app.services.cases import case_remove, removal_preview
 from requests_app.services.decisions import block_validate, request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
+from tests.support.inputs import caller
 from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, imported, status
 from tests.support.simulators import READER, WRITER
 from tests.support.stack import Worker, worker
@@ -71,9 +70,9 @@ def lumis(request: Request) -> dict[str, Counter[tuple[str, int]]]:
 
 def registered_again(file: OutputFile) -> None:
     """Somebody else tells DBS of a block in the same dataset that has a file with the same lumis."""
-    caller = Caller(os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data"), login="tester")
+    tester = caller("tester")
     assert file.block is not None
-    body = caller.json("GET", f"{READER}/blockdump?block_name={quote(file.block.dbs_block_name)}")
+    body = tester.json("GET", f"{READER}/blockdump?block_name={quote(file.block.dbs_block_name)}")
     other = f"{file.lfn.rpartition('/')[0]}/{uuid.uuid4()}.root"
     body |= {"file_parent_list": [], "block_parent_list": []}
     for part, name in (("files", "logical_file_name"), ("file_conf_list", "lfn")):
@@ -81,7 +80,7 @@ def registered_again(file: OutputFile) -> None:
     body["block"] |= {
         "block_name": f"{file.dataset.name}#{uuid.uuid4()}", "file_count": 1, "block_size": file.size_bytes,
     }  # fmt: skip
-    caller.json("POST", f"{WRITER}/bulkblocks", body)
+    tester.json("POST", f"{WRITER}/bulkblocks", body)
 
 
 def lumis_in_dbs(dataset: str) -> Counter[tuple[int, int]]:

@@ -14,8 +14,7 @@ from requests_app.models import InputFile, Request, RequestStatus
 from requests_app.services import request_hold, request_release
 from requests_app.services.release import Changes
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
-from tests.support.inputs import small_reprocessing
-from tests.support.lumi_inputs import EVENTS_PER_LUMI, InputDataset, SourceFile
+from tests.support.inputs import EVENTS_PER_LUMI, InputDataset, SourceFile, small_reprocessing
 from tests.support.outcomes import assert_completed, ended, imported, status
 from tests.support.stack import worker
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import requests
 
-from deploy.simulators.client import Caller, submit
+from deploy.simulators.client import submit
 from outputs_app.models import REPORTS, Effect, EffectKind, EffectState
 from requests_app.models import Request, RequestStatus
 from tests.support.faults import fault
+from tests.support.inputs import caller
 from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
 from tests.support.stack import small_request, worker
 
@@ -31,7 +32,7 @@ def url() -> str:
 
 def staged(team: str, **changes: int) -> str:
     """As people and the transfer service do it; its name."""
-    return submit(Caller(url().removesuffix("/reqmgr2/data"), login="tester"), small_request(**changes), team)
+    return submit(caller("tester"), small_request(**changes), team)
 
 
 def there(name: str) -> dict[str, Any]:

@@ -124,6 +124,17 @@ def input_file(lfn: str, events: int, first: int | None = None, last: int | None
     return {"lfn": lfn, "size_bytes": 1, "events": events, "first_event": first, "last_event": last, "parents": []}
 
 
+def write_sites(root: Path) -> None:
+    """Storage descriptions of two sites, with their storage below ``root``."""
+    for site, rse in SITES.items():
+        directory = root / "siteconf" / site
+        directory.mkdir(parents=True, exist_ok=True)
+        protocols = [{"protocol": "file", "access": "local", "prefix": str(root / "storage" / rse)}]
+        volumes = [{"site": site, "volume": rse, "protocols": protocols, "type": "DISK", "rse": rse}]
+        (directory / "storage.json").write_text(json.dumps(volumes))
+        (root / "storage" / rse).mkdir(parents=True, exist_ok=True)
+
+
 @dataclass(slots=True)
 class Workbench:
     """A DAG directory with one unit, two sites with storage, and the means to run nodes."""
@@ -173,7 +184,7 @@ class Workbench:
                 entry = tarfile.TarInfo(f"psets/{name}")
                 entry.size = len(text.encode())
                 archive.addfile(entry, io.BytesIO(text.encode()))
-        self.write_sites()
+        write_sites(self.root)
         (self.place / "site.inc").write_text(f"ELECTED_SITE = {self.site}\n")
         (self.place / "elected.log").write_text(f"2026-11-21T10:00:00Z {self.site}\n")
         self.write_submit_files([node["node"] for node in nodes])
@@ -188,16 +199,6 @@ class Workbench:
             text = f"request_cpus = 1\nrequest_memory = $(MEMORY_$(JOB):{memory_mb})\n"
             (self.dag / f"{name}.sub").write_text(text)
 
-    def write_sites(self) -> None:
-        """The sites' storage descriptions, and their storage."""
-        for site, rse in SITES.items():
-            directory = self.root / "siteconf" / site
-            directory.mkdir(parents=True, exist_ok=True)
-            protocols = [{"protocol": "file", "access": "local", "prefix": str(self.root / "storage" / rse)}]
-            volumes = [{"site": site, "volume": rse, "protocols": protocols, "type": "DISK", "rse": rse}]
-            (directory / "storage.json").write_text(json.dumps(volumes))
-            (self.root / "storage" / rse).mkdir(parents=True, exist_ok=True)
-
     def profile(self, **steps: tuple[int, ...]) -> None:
         """How steps run from now on: processes, threads and MB of one."""
         named = {step: dict(zip(("processes", "threads", "rss_mb"), each, strict=False)) for step, each in steps.items()}
@@ -209,7 +210,7 @@ class Workbench:
         """The same directory and storage somewhere else."""
         shutil.copytree(self.root, root, dirs_exist_ok=True)
         copied = replace(self, root=root, variables=dict(self.variables))
-        copied.write_sites()
+        write_sites(root)
         return copied
 
     def stamp(self, fence: int) -> None:

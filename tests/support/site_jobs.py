@@ -13,22 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.payload_schemas import validate
-from tests.support.payload_workbench import SITES
 from wms2.adapters.types import FoundDag, HistoryAd, JobStatus
 from wms2.errors import ServiceUnavailable
 
 #: Of jobs, beside what the pool gives them.
 ENVIRONMENT = {"WMS2_STAGE_OUT_PAUSES": ""}
-
-
-def write_sites(root: Path) -> None:
-    """Storage descriptions of two sites, with their storage below ``root``."""
-    for site, rse in SITES.items():
-        (root / "siteconf" / site).mkdir(parents=True)
-        protocols = [{"protocol": "file", "access": "local", "prefix": str(root / "storage" / rse)}]
-        volumes = [{"site": site, "volume": rse, "protocols": protocols, "type": "DISK", "rse": rse}]
-        (root / "siteconf" / site / "storage.json").write_text(json.dumps(volumes))
-        (root / "storage" / rse).mkdir(parents=True)
 
 
 def run_payload(directory: Path, root: Path, site: str, cluster: int = 1) -> subprocess.CompletedProcess[bytes]:

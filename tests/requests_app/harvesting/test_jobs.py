@@ -29,10 +29,10 @@ from sites_app.models import Site, SiteRse
 from tests.support import simulator_world
 from tests.support.limits import set_limits
 from tests.support.payload_psets import pset
-from tests.support.payload_workbench import SITES
+from tests.support.payload_workbench import SITES, write_sites
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, unit_row, workflow_row
 from tests.support.simulator_world import World
-from tests.support.site_jobs import ENVIRONMENT, SiteSchedd, write_sites
+from tests.support.site_jobs import ENVIRONMENT, SiteSchedd
 from wms2.errors import InvalidTransition, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db

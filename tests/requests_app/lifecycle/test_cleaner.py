@@ -29,9 +29,9 @@ from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import CLEANER_GRACE_DAYS, leftovers_remove
 from requests_app.models import CleanupPolicy, Event, Request, RequestStatus, Workflow
 from tests.support.calls import stopping
-from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step
+from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step, write_sites
 from tests.support.rows import dag_row, request_row, round_row, schedd_row, unit_row, workflow_row
-from tests.support.site_jobs import SiteSchedd, write_sites
+from tests.support.site_jobs import SiteSchedd
 from wms2.adapters.caller import retry_call
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable

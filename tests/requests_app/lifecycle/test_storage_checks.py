@@ -32,8 +32,9 @@ from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
 from sites_app.models import Site, SiteRse
 from tests.support.calls import overdue
+from tests.support.payload_workbench import write_sites
 from tests.support.rows import new_block, schedd_row
-from tests.support.site_jobs import SiteSchedd, write_sites
+from tests.support.site_jobs import SiteSchedd
 from wms2.models import Wake
 
 pytestmark = pytest.mark.django_db
