@@ -1,4 +1,4 @@
-"""Input datasets of a test's own: in DBS, in Rucio, and as ROOT files at their sites; with shared lumis, parents, later blocks."""
+"""Input datasets of a test's own: in DBS, in Rucio, as ROOT files at their sites; with shared lumis, parents, later blocks."""
 
 from __future__ import annotations
 

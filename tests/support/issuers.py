@@ -84,9 +84,9 @@ class Issuer:
         algorithm = "ES256" if isinstance(signing, ec.EllipticCurvePrivateKey) else "RS256"
         return jwt.encode(self.claims(**claims), signing, algorithm, headers={"kid": kid, **(headers or {})})
 
-    def pem(self, kid: str = "first") -> bytes:
-        """What an attacker knows of a key."""
-        return bytes(self.keys[kid].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    def pem(self) -> bytes:
+        """What an attacker knows of its key."""
+        return bytes(self.keys["first"].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
 def by_hand(header: dict[str, Any], claims: dict[str, Any] | bytes, signature: bytes = b"") -> str:

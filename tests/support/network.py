@@ -55,10 +55,10 @@ class Kind:
     body: str = ""
 
 
-def arm_each(proxy: FaultProxy, kinds: Sequence[Kind], faults: Sequence[Fault], seconds: float = 1.0) -> list[Armed]:
+def arm_each(proxy: FaultProxy, kinds: Sequence[Kind], faults: Sequence[Fault]) -> list[Armed]:
     """Each kind of call goes wrong once in each way, in this order, and then passes."""
     return [
-        proxy.arm(fault, method=kind.method, path=kind.path, body=kind.body, times=1, seconds=seconds)
+        proxy.arm(fault, method=kind.method, path=kind.path, body=kind.body, times=1)
         for kind in kinds
         for fault in reversed(faults)  # the newest comes first
     ]

@@ -66,7 +66,7 @@ def assert_completed(request: Request, *, blocks_each: int = 1, abandoned: int =
     _assert_registered_once(request, blocks_each)
 
 
-def assert_all_work_is_done(request: Request, abandoned: int = 0) -> None:
+def assert_all_work_is_done(request: Request, abandoned: int) -> None:
     """The account adds up and nothing is planned or left; numbers are given up only with a DAG that never began.
 
     One that is removed before its DAGMan starts leaves no rescue file, so its work is planned anew under new numbers; so is what

@@ -15,13 +15,13 @@ from tests.support.rows import dag_row, generation_spec, output_spec, request_ro
 DISK = "T2_CH_CERN"
 
 
-def made_block(units: int = 2, name: str = "", *, one_rule: bool = False) -> ProcessingBlock:
-    """Archived; of two units the first has two files. ``name``: of its dataset, another each time by default; ``one_rule``: of
-    the block in place of its files'."""
+def made_block(name: str = "", *, one_rule: bool = False) -> ProcessingBlock:
+    """Archived; of its two units the first has two files. ``name``: of its dataset, another each time by default; ``one_rule``:
+    of the block in place of its files'."""
     spec = output_spec(name or uuid.uuid4().hex[:8])
     workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec(outputs=(spec,)))
     dataset, dag = workflow.output_datasets.get(), dag_row(workflow)
-    rows = [unit_row(dag, index) for index in range(units)]
+    rows = [unit_row(dag, index) for index in range(2)]
     for unit in rows:
         files = tuple(
             MergedFile(

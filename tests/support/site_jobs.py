@@ -20,7 +20,7 @@ from wms2.errors import ServiceUnavailable
 ENVIRONMENT = {"WMS2_STAGE_OUT_PAUSES": ""}
 
 
-def run_payload(directory: Path, root: Path, site: str, cluster: int = 1) -> subprocess.CompletedProcess[bytes]:
+def run_payload(directory: Path, root: Path, site: str, cluster: int) -> subprocess.CompletedProcess[bytes]:
     """What HTCondor would do with a site job whose submit directory this is."""
     scratch = root / "execute" / str(cluster)
     scratch.mkdir(parents=True)

@@ -140,7 +140,7 @@ class Worker:
         return self.log.read_text(errors="replace")[-characters:]
 
 
-def not_completed(lines: int = 15) -> str:
+def not_completed() -> str:
     """What each request that is not completed stands at, and the end of its last DAGMan's log."""
     # here, since settings are read with models, and conftest sets the environment for them only after it has imported this module
     from dags_app.live import dagman_log_tail
@@ -152,7 +152,7 @@ def not_completed(lines: int = 15) -> str:
         reported.append(f"{request.request_name}: {request.status}; {request.hold_reason or request.waiting_for}")
         dag = DAG.objects.filter(workflow__request=request, fence__gt=0).order_by("fence").last()
         if dag is not None:
-            log = dagman_log_tail(dag, unit=None, lines=lines)
+            log = dagman_log_tail(dag, unit=None, lines=15)
             reported += [f"  {dag.status} {dag.outcome}", *(f"  {line}" for line in log.lines or (log.problem,))]
     return "\n".join(reported)
 

@@ -60,6 +60,19 @@ def all_planned(world: World, request: Request, cycles: int = 8) -> bool:
     return False
 
 
+def failed(world: World, request: Request, *, done: int) -> None:
+    """Its DAG ends with so many more units done and the others failed; then a cycle."""
+    job = world.job_of(request)
+    for number, unit in enumerate(job.open_nodes):
+        if number < done:
+            world.schedd.unit_done(job, unit)
+        else:
+            world.schedd.unit_failed(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    world.cycle()
+    fresh(request)
+
+
 #: Past its work; what follows is the registration of what was made.
 _PAST_WORK = (S.VALIDATING_OUTPUTS, S.VALIDATED_OUTPUTS, S.COMPLETED)
 

@@ -10,6 +10,7 @@ from requests_app.models import CleanupPolicy, HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_restart, request_stop
 from sites_app.models import Schedd
 from tests.support.scripted import documents, losses
+from tests.support.scripted.progress import failed, fresh
 from tests.support.scripted.schedd import OTHER, End
 from tests.support.scripted.world import World
 
@@ -26,7 +27,7 @@ def running(world: World) -> None:
 
 def over_threshold(world: World) -> None:
     """Held, one unit done, the others failed; beside it one that runs."""
-    _failed(world, _reprocessing(world), done=1)
+    failed(world, _reprocessing(world), done=1)
     world.request(documents.generation(250))
     world.cycle()
 
@@ -34,8 +35,8 @@ def over_threshold(world: World) -> None:
 def used_up(world: World) -> None:
     """Held, its one rescue used up."""
     request = _reprocessing(world)
-    _failed(world, request, done=2)
-    _failed(world, request, done=0)
+    failed(world, request, done=2)
+    failed(world, request, done=0)
     assert request.status == S.HELD, request.status
 
 
@@ -45,7 +46,7 @@ def draining(world: World) -> None:
     job = world.job_of(request)
     world.schedd.unit_done(job, job.open_nodes[0])
     world.cycle()
-    request_stop(request=_fresh(request), mode=StopMode.DRAIN, **BY)
+    request_stop(request=fresh(request), mode=StopMode.DRAIN, **BY)
     world.cycle()
 
 
@@ -67,7 +68,7 @@ def completed(world: World) -> None:
             world.schedd.end(job, End.FINISHED)
         world.cycle()
         world.clock.advance(60)
-    assert _fresh(request).status == S.COMPLETED, request.status
+    assert fresh(request).status == S.COMPLETED, request.status
     running(world)
 
 
@@ -80,7 +81,7 @@ def queue_lost(world: World) -> None:
     world.cycle()
     world.clock.advance(losses.WINDOW)
     world.cycle()
-    assert _fresh(request).alert_code == "queue_suspected", request.waiting_for
+    assert fresh(request).alert_code == "queue_suspected", request.waiting_for
 
 
 def given_up(world: World) -> None:
@@ -92,7 +93,7 @@ def given_up(world: World) -> None:
     world.clock.advance(losses.WINDOW)
     schedd_confirm_lost(schedd=Schedd.objects.exclude(name=OTHER).get(), **BY)
     world.cycle()
-    assert _fresh(request).hold_code == HoldCode.QUEUE_LOST, request.hold_reason
+    assert fresh(request).hold_code == HoldCode.QUEUE_LOST, request.hold_reason
 
 
 SCENES: Mapping[str, Callable[[World], None]] = {
@@ -106,27 +107,14 @@ SCENES: Mapping[str, Callable[[World], None]] = {
 def _generation(world: World, events: int) -> Request:
     request = world.request(documents.generation(events))
     world.cycle()
-    return _fresh(request)
+    return fresh(request)
 
 
 def _reprocessing(world: World) -> Request:
     dataset = world.source(f"Source{len(world.sources)}", 90, 90, 90, 90)
     request = world.request(documents.reprocessing(dataset, files_per_job=1))
     world.cycle()
-    return _fresh(request)
-
-
-def _failed(world: World, request: Request, *, done: int) -> None:
-    """Its DAG ends with so many more units done and the others failed."""
-    job = world.job_of(request)
-    for number, unit in enumerate(job.open_nodes):
-        if number < done:
-            world.schedd.unit_done(job, unit)
-        else:
-            world.schedd.unit_failed(job, unit)
-    world.schedd.end(job, End.FINISHED)
-    world.cycle()
-    _fresh(request)
+    return fresh(request)
 
 
 def _restarted(world: World, policy: CleanupPolicy) -> None:
@@ -134,12 +122,7 @@ def _restarted(world: World, policy: CleanupPolicy) -> None:
     job = world.job_of(request)
     world.schedd.unit_done(job, job.open_nodes[0])
     world.cycle()
-    request_restart(request=_fresh(request), cleanup_policy=policy, **BY)
+    request_restart(request=fresh(request), cleanup_policy=policy, **BY)
     for _ in range(3):
         world.cycle()
-    assert _fresh(request).status == S.FAILED, request.status
-
-
-def _fresh(request: Request) -> Request:
-    request.refresh_from_db()
-    return request
+    assert fresh(request).status == S.FAILED, request.status

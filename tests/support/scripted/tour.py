@@ -29,6 +29,7 @@ from tests.support.scripted.branching import wipe
 from tests.support.scripted.catalogues import SourceFile
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.operation import ask
+from tests.support.scripted.progress import failed, fresh
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
@@ -544,18 +545,6 @@ def runs(world: World, request: Request) -> Job:
     return world.job_of(request)
 
 
-def failed(world: World, request: Request, *, done: int) -> None:
-    """Its DAG ends with so many more units done and the others failed; then a cycle."""
-    job = world.job_of(request)
-    for number, unit in enumerate(job.open_nodes):
-        if number < done:
-            world.schedd.unit_done(job, unit)
-        else:
-            world.schedd.unit_failed(job, unit)
-    world.schedd.end(job, End.FINISHED)
-    world.cycle()
-
-
 def suspected(world: World, request: Request) -> None:
     """The window passes."""
     world.clock.advance(losses.WINDOW)
@@ -597,9 +586,3 @@ def on_dag(world: World, action: str, request: Request) -> None:
     """A word on a request's newest DAG."""
     (dag, *_) = actions.dags_of(request)
     assert ask(world.tally, actions.ON_DAGS[action], dag, twice=True), f"{action} of {dag} ({dag.status})"
-
-
-def fresh(request: Request) -> Request:
-    """As it is now."""
-    request.refresh_from_db()
-    return request
