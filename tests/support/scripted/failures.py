@@ -27,12 +27,6 @@ def file_is_bad(job: Job, unit: str, lfn: str, *, site: str = "T1_US_FNAL", at: 
     _verdict(job, unit, node, verdict)
 
 
-def node_does_well(job: Job, unit: str) -> None:
-    """What a node that failed before leaves when it does well at last."""
-    for path in (job.directory / unit).glob("*.post.json"):
-        path.write_text(json.dumps({"classification": {"category": "success", "bad_input_files": [], "reason": ""}}))
-
-
 def inputs_of(job: Job, unit: str) -> list[str]:
     """The input files of a unit."""
     asked = json.loads((job.directory / unit / layout.UNIT_FILE).read_text())
