@@ -55,10 +55,10 @@ class OwnServer:
     def start(self) -> None:
         self.described.prepare()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(word) for word in self.described.argv], stdout=log, stderr=log, env={**os.environ}
-            )
-        until(lambda: self.described.problem() is None, lambda: self.log.read_text()[-2000:])
+            argv = [str(word) for word in self.described.argv]
+            self._process = running = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ})
+        until(lambda: running.poll() is not None or self.described.problem() is None, lambda: self.log.read_text()[-2000:])
+        assert running.poll() is None, self.log.read_text()[-2000:]
 
     def kill(self) -> None:
         """It is gone, and connections are refused."""
