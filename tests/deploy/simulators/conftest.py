@@ -10,7 +10,7 @@ import pytest
 from deploy.simulators import seed
 from deploy.simulators.app import Application
 from deploy.simulators.client import Caller
-from tests.support.simulator_world import DEMO, World, running
+from tests.support.simulator_world import DEMO, World, bulkblock, make_open_block, running
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +49,15 @@ def sequential_world(tmp_path: Path, empty_state: Path) -> Iterator[World]:
     """The same with DBS in its sequential mode."""
     with running(tmp_path / "state", "sequential", begins_as=empty_state) as found:
         yield found
+
+
+@pytest.fixture
+def open_block(world: World) -> None:
+    """DBS has an open block without files."""
+    make_open_block(world)
+
+
+@pytest.fixture
+def three_files(world: World) -> None:
+    """DBS has a closed block of three files."""
+    assert world.dbs("POST", "bulkblocks", bulkblock()).status_code == 200

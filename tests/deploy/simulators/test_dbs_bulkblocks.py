@@ -59,8 +59,7 @@ def test_a_files_configuration_is_found_by_all_but_its_release_and_the_datasets_
     assert of_dataset == {stored["release_version"], f"{stored['release_version']}_patch1"}
 
 
-def test_a_second_block_of_the_same_name_is_refused_with_200_and_adds_nothing(world: World) -> None:
-    world.dbs("POST", "bulkblocks", bulkblock())
+def test_a_second_block_of_the_same_name_is_refused_with_200_and_adds_nothing(world: World, three_files: None) -> None:
     answer = world.dbs("POST", "bulkblocks", bulkblock(numbers=range(4, 6)))
     assert dbs_error(answer) == 200
     assert "already exists" in answer.text
@@ -125,8 +124,7 @@ def test_a_block_without_a_site_is_refused(world: World) -> None:
     assert dbs_error(world.dbs("POST", "bulkblocks", body)) == 400
 
 
-def test_a_locked_database_refuses_every_write_until_it_is_opened_again(world: World) -> None:
-    world.dbs("POST", "bulkblocks", bulkblock())
+def test_a_locked_database_refuses_every_write_until_it_is_opened_again(world: World, three_files: None) -> None:
     world.dbs_lock(locked=True)
     answer = world.dbs("POST", "bulkblocks", bulkblock(block=f"{DATASET}#2", numbers=range(4, 6)))
     assert (answer.status_code, "database is locked" in answer.text) == (400, True)
@@ -136,8 +134,7 @@ def test_a_locked_database_refuses_every_write_until_it_is_opened_again(world: W
     assert world.dbs("POST", "bulkblocks", bulkblock(block=f"{DATASET}#2", numbers=range(4, 6))).status_code == 200
 
 
-def test_a_file_that_lies_in_another_block_is_refused_with_310(world: World) -> None:
-    world.dbs("POST", "bulkblocks", bulkblock())
+def test_a_file_that_lies_in_another_block_is_refused_with_310(world: World, three_files: None) -> None:
     assert dbs_error(world.dbs("POST", "bulkblocks", bulkblock(block=f"{DATASET}#2"))) == 310
     assert world.read("blocks", block_name=f"{DATASET}#2") == []
 

@@ -85,8 +85,7 @@ def test_a_query_for_files_that_makes_no_sense_is_refused_with_118(world: World,
     assert dbs_error(world.dbs("GET", "files", role="DBSReader", params=params)) == 118
 
 
-def test_run_1_is_taken_with_file_names(world: World) -> None:
-    world.dbs("POST", "bulkblocks", bulkblock())
+def test_run_1_is_taken_with_file_names(world: World, three_files: None) -> None:
     assert world.read("files", run_num=1, logical_file_name=name(1)) == []
 
 
@@ -138,8 +137,7 @@ def test_many_files_are_looked_up_by_post(world: World) -> None:
     assert len(world.dbs("POST", "fileArray", {"logical_file_name": names, "detail": True}, role="DBSReader").json()) == 200
 
 
-def test_datasets_and_block_parents_are_looked_up_by_post(world: World) -> None:
-    world.dbs("POST", "bulkblocks", bulkblock())
+def test_datasets_and_block_parents_are_looked_up_by_post(world: World, three_files: None) -> None:
     answer = world.dbs("POST", "datasetlist", {"dataset": [DATASET, "/A/B-v1/RAW"], "detail": 1}, role="DBSReader")
     assert [record["dataset"] for record in answer.json()] == [DATASET]
     assert world.dbs("POST", "blockparents", {"block_name": [BLOCK]}, role="DBSReader").json() == []
@@ -162,9 +160,8 @@ def test_relations_need_a_name(world: World, api: str) -> None:
     assert dbs_error(world.dbs("GET", api, role="DBSReader")) == 118
 
 
-def test_a_hash_in_a_block_name_must_be_escaped(world: World) -> None:
+def test_a_hash_in_a_block_name_must_be_escaped(world: World, three_files: None) -> None:
     """Unescaped, it begins the fragment, which no client sends: the server sees a dataset's name."""
-    world.dbs("POST", "bulkblocks", bulkblock())
     answer = requests.get(f"{world.url}/dbs/prod/global/DBSReader/blocks?block_name={BLOCK}", timeout=30)
     assert dbs_error(answer) == 113
     escaped = BLOCK.replace("#", "%23")
