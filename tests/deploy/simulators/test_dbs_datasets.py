@@ -17,16 +17,12 @@ from tests.support.simulator_world import (
 )
 
 
-def test_the_explicit_chain_makes_an_open_empty_block(world: World, open_block: None) -> None:
-    (block,) = world.read("blocks", dataset=DATASET, detail=1)
-    assert (block["block_name"], block["open_for_writing"], block["origin_site_name"]) == (BLOCK, 1, "T1_US_FNAL_Disk")
-    assert (block["file_count"], block["block_size"]) == (0, 0)
-
-
-def test_a_repeated_chain_changes_nothing(world: World) -> None:
+def test_the_explicit_chain_makes_an_open_empty_block_and_repeated_changes_nothing(world: World) -> None:
     for _ in range(2):
         make_open_block(world)
-    assert len(world.read("blocks", dataset=DATASET)) == 1
+        (block,) = world.read("blocks", dataset=DATASET, detail=1)
+        assert (block["block_name"], block["open_for_writing"], block["origin_site_name"]) == (BLOCK, 1, "T1_US_FNAL_Disk")
+        assert (block["file_count"], block["block_size"]) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,8 @@ import pytest
 
 from tests.support.simulator_world import World, assert_refused, demo, put_config
 
-PATH_TO = {
-    "new": (),
-    "assignment-approved": ("assignment-approved",),
-    "assigned": ("assignment-approved", "assigned"),
-    "staging": ("assignment-approved", "assigned", "staging"),
-    "staged": ("assignment-approved", "assigned", "staging", "staged"),
-    "acquired": ("assignment-approved", "assigned", "staging", "staged", "acquired"),
-    "running-open": ("assignment-approved", "assigned", "staging", "staged", "acquired", "running-open"),
-    "running-closed": ("assignment-approved", "assigned", "staging", "staged", "acquired", "running-open", "running-closed"),
-}
+WAY = ("assignment-approved", "assigned", "staging", "staged", "acquired", "running-open", "running-closed")
+PATH_TO = {status: WAY[:number] for number, status in enumerate(("new", *WAY))}
 AFTER = {
     "new": {"new", "assignment-approved", "rejected"},
     "assignment-approved": {"assigned", "rejected"},
