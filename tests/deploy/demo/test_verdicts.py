@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,15 @@ def failing(request: RequestFacts, pool=world.POOL) -> dict[str, str]:
 
 def doctored(request: RequestFacts, dataset: DatasetFacts) -> RequestFacts:
     return replace(request, datasets=(dataset, *request.datasets[1:]))
+
+
+def otherwise(request: RequestFacts, **first: Any) -> RequestFacts:
+    """With such a first dataset, or with a first file, block or rule of it that is so: ``dbs_files={"events": 1}``."""
+    changes = {}
+    for name, value in first.items():
+        rows = getattr(request.datasets[0], name)
+        changes[name] = (replace(rows[0], **value), *rows[1:]) if isinstance(value, dict) else value
+    return doctored(request, replace(request.datasets[0], **changes))
 
 
 def test_a_good_request_passes_every_check(good):
@@ -224,27 +234,20 @@ def test_a_file_that_is_gone_and_one_that_is_no_root_file_are_found(good):
 
 
 def test_a_dataset_that_jobs_of_wmcore_refuse_is_found(good):
-    refused = replace(good.datasets[0], refused="cmsRun ended with 98: FileNameInconsistentWithGUID")
-    assert set(failing(doctored(good, refused))) == {"read by a job of WMCore's"}
+    refused = otherwise(good, refused="cmsRun ended with 98: FileNameInconsistentWithGUID")
+    assert set(failing(refused)) == {"read by a job of WMCore's"}
 
 
 def test_a_wrong_adler32_in_rucio_is_found(good):
-    dataset = good.datasets[0]
-    wrong = replace(dataset.rucio_files[0], adler32="00000001")
-    problems = failing(doctored(good, replace(dataset, rucio_files=(wrong, *dataset.rucio_files[1:]))))
-    assert set(problems) == {"bytes as declared"}
+    assert set(failing(otherwise(good, rucio_files={"adler32": "00000001"}))) == {"bytes as declared"}
 
 
 def test_a_file_without_an_available_replica_is_found(good):
-    dataset = good.datasets[0]
-    lost = replace(dataset.rucio_files[0], pfns={})
-    problems = failing(doctored(good, replace(dataset, rucio_files=(lost, *dataset.rucio_files[1:]))))
-    assert "no available replica" in problems["bytes as declared"]
+    assert "no available replica" in failing(otherwise(good, rucio_files={"pfns": {}}))["bytes as declared"]
 
 
 def test_a_file_on_disk_that_rucio_does_not_know_is_found(good):
-    orphan = replace(good.datasets[0], unregistered=("/storage/x.root",))
-    assert "unknown to Rucio" in failing(doctored(good, orphan))["bytes as declared"]
+    assert "unknown to Rucio" in failing(otherwise(good, unregistered=("/storage/x.root",)))["bytes as declared"]
 
 
 # --- DBS
@@ -262,21 +265,17 @@ def test_a_file_on_disk_that_rucio_does_not_know_is_found(good):
     ],
 )
 def test_whatever_dbs_says_wrongly_of_a_file_is_found(good, field, value):
-    dataset = good.datasets[0]
-    wrong = replace(dataset.dbs_files[0], **{field: value})
-    problems = failing(doctored(good, replace(dataset, dbs_files=(wrong, *dataset.dbs_files[1:]))))
-    assert set(problems) == {"DBS as on disk"}
+    assert set(failing(otherwise(good, dbs_files={field: value}))) == {"DBS as on disk"}
 
 
 def test_a_file_missing_in_dbs_is_found(good):
-    dataset = replace(good.datasets[0], dbs_files=good.datasets[0].dbs_files[1:])
-    assert "in storage only" in failing(doctored(good, dataset))["DBS as on disk"]
+    assert "in storage only" in failing(otherwise(good, dbs_files=good.datasets[0].dbs_files[1:]))["DBS as on disk"]
 
 
 def test_a_file_in_dbs_that_is_nowhere_is_found(good):
-    extra = replace(good.datasets[0].dbs_files[0], lfn="/store/mc/other.root")
-    dataset = replace(good.datasets[0], dbs_files=(*good.datasets[0].dbs_files, extra))
-    assert "in DBS only" in failing(doctored(good, dataset))["DBS as on disk"]
+    files = good.datasets[0].dbs_files
+    more = otherwise(good, dbs_files=(*files, replace(files[0], lfn="/store/mc/other.root")))
+    assert "in DBS only" in failing(more)["DBS as on disk"]
 
 
 BLOCKS = "blocks closed, the same in DBS and Rucio"
@@ -294,26 +293,20 @@ BLOCKS = "blocks closed, the same in DBS and Rucio"
     ],
 )
 def test_a_block_that_is_wrong_in_dbs_is_found(good, change):
-    dataset = good.datasets[0]
-    changed = replace(dataset, dbs_blocks=(replace(dataset.dbs_blocks[0], **change),))
-    assert set(failing(doctored(good, changed))) == {BLOCKS}
+    assert set(failing(otherwise(good, dbs_blocks=change))) == {BLOCKS}
 
 
 def test_a_block_open_in_rucio_or_not_in_the_container_is_found(good):
-    dataset = good.datasets[0]
-    still_open = replace(dataset, rucio_blocks=(replace(dataset.rucio_blocks[0], is_open=True),))
-    assert "open in Rucio" in failing(doctored(good, still_open))[BLOCKS]
-    assert "in DBS only" in failing(doctored(good, replace(dataset, rucio_blocks=(), rucio_files=())))[BLOCKS]
+    assert "open in Rucio" in failing(otherwise(good, rucio_blocks={"is_open": True}))[BLOCKS]
+    assert "in DBS only" in failing(otherwise(good, rucio_blocks=(), rucio_files=()))[BLOCKS]
 
 
 def test_a_file_in_another_block_in_rucio_is_found(good):
-    dataset = good.datasets[0]
-    moved = replace(dataset.rucio_files[0], block="/Primary/Era-Proc-v1/GEN-SIM#other")
-    assert BLOCKS in failing(doctored(good, replace(dataset, rucio_files=(moved, *dataset.rucio_files[1:]))))
+    assert BLOCKS in failing(otherwise(good, rucio_files={"block": "/Primary/Era-Proc-v1/GEN-SIM#other"}))
 
 
 def test_a_dataset_that_dbs_does_not_have_is_found(good):
-    assert "not in DBS" in failing(doctored(good, replace(good.datasets[0], in_dbs=False)))[BLOCKS]
+    assert "not in DBS" in failing(otherwise(good, in_dbs=False))[BLOCKS]
 
 
 # --- rules
@@ -325,8 +318,8 @@ def rules_without(dataset: DatasetFacts, name: str) -> tuple[Rule, ...]:
 
 def test_an_unprotected_file_is_found(good):
     dataset = good.datasets[0]
-    bare = replace(dataset, rules=rules_without(dataset, dataset.on_disk[0].lfn))
-    assert "0 rules, expected one" in failing(doctored(good, bare))["files protected"]
+    bare = otherwise(good, rules=rules_without(dataset, dataset.on_disk[0].lfn))
+    assert "0 rules, expected one" in failing(bare)["files protected"]
 
 
 @pytest.mark.parametrize("change", [{"state": "STUCK"}, {"state": "REPLICATING"}, {"rse_expression": "T2_US_Purdue"}])
@@ -334,24 +327,24 @@ def test_a_file_rule_that_protects_nothing_is_found(good, change):
     dataset = good.datasets[0]
     lfn = dataset.on_disk[0].lfn
     rules = tuple(replace(rule, **change) if rule.name == lfn else rule for rule in dataset.rules)
-    assert set(failing(doctored(good, replace(dataset, rules=rules)))) == {"files protected"}
+    assert set(failing(otherwise(good, rules=rules))) == {"files protected"}
 
 
 def test_a_second_rule_on_a_file_or_a_block_is_found(good):
     dataset = good.datasets[0]
-    file_twice = replace(dataset, rules=(*dataset.rules, Rule("more", dataset.on_disk[0].lfn, "T2_US_Purdue", "OK", 1)))
-    block_twice = replace(dataset, rules=(*dataset.rules, Rule("more", dataset.rucio_blocks[0].name, world.TAPE, "OK", 1)))
-    assert "2 rules" in failing(doctored(good, file_twice))["files protected"]
-    assert "2 rules" in failing(doctored(good, block_twice))["one tape rule per block"]
+    file_twice = otherwise(good, rules=(*dataset.rules, Rule("more", dataset.on_disk[0].lfn, "T2_US_Purdue", "OK", 1)))
+    block_twice = otherwise(good, rules=(*dataset.rules, Rule("more", dataset.rucio_blocks[0].name, world.TAPE, "OK", 1)))
+    assert "2 rules" in failing(file_twice)["files protected"]
+    assert "2 rules" in failing(block_twice)["one tape rule per block"]
 
 
 def test_a_block_without_a_tape_rule_or_with_one_on_disk_is_found(good):
     dataset = good.datasets[0]
     block = dataset.rucio_blocks[0].name
-    none = replace(dataset, rules=rules_without(dataset, block))
-    on_disk = replace(dataset, rules=(*rules_without(dataset, block), Rule("r", block, "T2_CH_CERN", "OK", 1)))
-    assert "0 rules" in failing(doctored(good, none))["one tape rule per block"]
-    assert failing(doctored(good, on_disk)).keys() == {"files protected", "one tape rule per block"}
+    none = rules_without(dataset, block)
+    on_disk = otherwise(good, rules=(*none, Rule("r", block, "T2_CH_CERN", "OK", 1)))
+    assert "0 rules" in failing(otherwise(good, rules=none))["one tape rule per block"]
+    assert failing(on_disk).keys() == {"files protected", "one tape rule per block"}
 
 
 def test_one_rule_of_the_block_protects_its_files_where_they_lie(good):
@@ -369,7 +362,7 @@ def test_one_rule_of_the_block_protects_its_files_where_they_lie(good):
 def test_a_stuck_tape_rule_is_found(good):
     dataset = good.datasets[0]
     rules = tuple(replace(rule, state="STUCK") if rule.rule_id == "tape" else rule for rule in dataset.rules)
-    assert "STUCK" in failing(doctored(good, replace(dataset, rules=rules)))["one tape rule per block"]
+    assert "STUCK" in failing(otherwise(good, rules=rules))["one tape rule per block"]
 
 
 def test_a_dataset_scattered_over_two_tapes_is_found(good):
@@ -385,8 +378,8 @@ def test_a_dataset_scattered_over_two_tapes_is_found(good):
 
 def test_a_rule_on_the_whole_dataset_is_found(good):
     dataset = good.datasets[0]
-    whole = replace(dataset, rules=(*dataset.rules, Rule("r", dataset.name, "T2_CH_CERN", "OK", 1)))
-    assert "whole dataset" in failing(doctored(good, whole))["one tape rule per block"]
+    whole = otherwise(good, rules=(*dataset.rules, Rule("r", dataset.name, "T2_CH_CERN", "OK", 1)))
+    assert "whole dataset" in failing(whole)["one tape rule per block"]
 
 
 # --- WMS2 itself
