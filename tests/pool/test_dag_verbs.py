@@ -15,14 +15,22 @@ from rest_framework.test import APIClient
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.services.stop import dag_hold, dag_release
 from deploy.htcondor.sites import SITES
-from outputs_app.models import OutputFile
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_abort, request_release, request_set_priority, request_stop
 from requests_app.services.dags import dag_remove, dag_rescue
 from requests_app.services.release import Changes, ReleaseMode
 from sites_app.models import Site
 from sites_app.pools import pools_refresh
-from tests.support.outcomes import assert_aborted, assert_completed_once, assert_held, ended, imported, status, waiting_for
+from tests.support.outcomes import (
+    assert_aborted,
+    assert_completed_once,
+    assert_each_event_once,
+    assert_held,
+    ended,
+    imported,
+    status,
+    waiting_for,
+)
 from tests.support.stack import Worker, small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow, pytest.mark.alone]
@@ -94,18 +102,6 @@ def busy(request: Request) -> bool:
 
 def units(request: Request, state: WorkUnitState) -> int:
     return WorkUnit.objects.filter(workflow__request=request, state=state).count()
-
-
-def assert_each_event_once(request: Request) -> None:
-    """In every output dataset: as many events as were asked for, and no lumi twice."""
-    for dataset in request.workflow.output_datasets.all():
-        lumis: Counter[tuple[int, int]] = Counter()
-        events = 0
-        for file in OutputFile.objects.filter(dataset=dataset):
-            events += file.events
-            lumis.update((int(run), lumi) for run, pairs in file.lumis.items() for lumi, _ in pairs)
-        assert events == EVENTS, dataset
-        assert set(lumis.values()) == {1}, dataset
 
 
 def paused(request: Request) -> bool:
@@ -183,7 +179,7 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release_wi
     assert not merges or 4242 in merges, "jobs that come later have it, too"
     wide.wait(lambda: ended(request), seconds=240)
     assert_completed_once(request)
-    assert_each_event_once(request)
+    assert_each_event_once(request, EVENTS)
     assert REMOVED not in {job["JobStatus"] for job in past(request)}, "no job was lost"
     reported = shown(dag, user)
     ended_jobs = {"ended_well": EVENTS // PER_JOB + 2, "ended_badly": 0, "success_rate": 1.0}
@@ -225,7 +221,7 @@ def test_a_held_dag_that_is_removed_leaves_a_rescue_file_too(wide: Worker) -> No
 def assert_rescued(request: Request, first: DAG) -> None:
     """The second submission of the same directory did what the first had left, and nothing twice."""
     assert_completed_once(request, dags=2)
-    assert_each_event_once(request)
+    assert_each_event_once(request, EVENTS)
     second = DAG.objects.get(workflow__request=request, parent_dag=first)
     assert (second.kind, second.status, second.submit_dir) == (DAGKind.STOP_RESCUE, DAGStatus.COMPLETED, first.submit_dir)
 
@@ -273,7 +269,7 @@ def test_a_site_banned_with_a_release_is_left_by_every_unit_that_is_not_done(wid
     request_release(request=request, mode=ReleaseMode.RESCUE, changes=changes, **WHO)
     wide.wait(lambda: ended(request), seconds=300)
     assert_completed_once(request, dags=2)
-    assert_each_event_once(request)
+    assert_each_event_once(request, EVENTS)
     later = [job for job in past(request) if job.get("WMS2_Fence", 0) > first.fence and job.get("WMS2_Role")]
     assert later
     assert banned not in {job["MATCH_GLIDEIN_CMSSite"] for job in later}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from outputs_app.models import OutputFile
 from requests_app.models import Request
 from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import assert_completed_once, ended, imported
+from tests.support.outcomes import assert_completed_once, assert_each_event_once, ended, imported
 from tests.support.stack import worker
 from tests.support.xrootd import away, of_the_stack
 
@@ -54,7 +53,7 @@ def test_a_storage_server_that_is_away_for_a_minute_costs_tries_and_no_work(
             assert not ended(request)
         running.wait(lambda: ended(request), seconds=300)
     assert_completed_once(request)
-    assert_each_event_once(request)
+    assert_each_event_once(request, FILES * EVENTS)
     known = {f"{server.storage}{lfn}": size for lfn, size in outputs(request).values_list("lfn", "size_bytes")}
     assert files_of(string, server.storage) == known
     groups = list(FailureGroup.objects.filter(workflow__request=request))
@@ -74,11 +73,3 @@ def files_of(string: str, storage: Path) -> dict[str, int]:
 
 def outputs(request: Request) -> QuerySet[OutputFile]:
     return OutputFile.objects.filter(dataset__workflow=request.workflow)
-
-
-def assert_each_event_once(request: Request) -> None:
-    """The merged files hold every event, and no lumi is in two of them."""
-    files = list(outputs(request))
-    lumis = Counter((run, lumi) for file in files for run, pairs in file.lumis.items() for lumi, _ in pairs)
-    assert sum(file.events for file in files) == FILES * EVENTS
-    assert set(lumis.values()) == {1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG, IN_QUEUE, WorkUnit, WorkUnitState
-from outputs_app.models import OutputFile
 from requests_app.models import AFTER_WORK, Request, RequestStatus
 from requests_app.selectors.drains import drain_progress
 from requests_app.services import request_move
 from sites_app.models import Pool, Schedd, ScheddState
 from sites_app.services import schedd_change_state, schedd_drain
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import assert_completed, assert_completed_once, imported, status
+from tests.support.outcomes import assert_completed, assert_completed_once, assert_each_event_once, imported, status
 from tests.support.pool_processes import PoolProcesses
 from tests.support.second_pool import SecondPool, second_schedd
 from tests.support.stack import Worker, worker
@@ -194,8 +192,4 @@ def test_a_running_dag_that_is_moved_goes_on_elsewhere_and_each_event_is_registe
     assert (first.schedd, second.kind) == (was, "fresh")
     assert second.schedd != was
     for request in (near, far):
-        for dataset in request.workflow.output_datasets.all():
-            files = OutputFile.objects.filter(dataset=dataset)
-            lumis = Counter((run, lumi) for file in files for run, pairs in file.lumis.items() for lumi, _ in pairs)
-            assert lumis
-            assert set(lumis.values()) == {1}, "each lumi is there once"
+        assert_each_event_once(request, 60)

@@ -66,6 +66,14 @@ def assert_completed(request: Request, *, blocks_each: int = 1, abandoned: int =
     _assert_registered_once(request, blocks_each)
 
 
+def assert_each_event_once(request: Request, events: int) -> None:
+    """In every output dataset: as many events as were asked for, and no lumi twice."""
+    for dataset in request.workflow.output_datasets.all():
+        files = list(OutputFile.objects.filter(dataset=dataset))
+        lumis = Counter((run, lumi) for file in files for run, pairs in file.lumis.items() for lumi, _ in pairs)
+        assert (sum(file.events for file in files), set(lumis.values())) == (events, {1}), dataset
+
+
 def assert_all_work_is_done(request: Request, abandoned: int) -> None:
     """The account adds up and nothing is planned or left; numbers are given up only with a DAG that never began.
 
