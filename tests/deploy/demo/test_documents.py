@@ -1,4 +1,4 @@
-"""What the verification expects of a document, read on its own."""
+"""What the verification expects of a document, read on its own; and that the demo's are all run, or furnished."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from deploy.demo import documents
 from deploy.demo.facts import Asked
-from deploy.stack import paths
+from deploy.stack import demo
+from tests.support.places import ROOT
 
 STEP1 = {"StepName": "Gen", "RequestNumEvents": 1000, "KeepOutput": True}
 CHAIN = {"StepChain": 2, "Step1": STEP1, "Step2": {"StepName": "Reco"}, "FirstEvent": 10_001, "FirstLumi": 101}
@@ -79,9 +80,18 @@ def test_lists_of_runs_blocks_and_lumis_decide_what_is_wanted(fields, wanted):
 
 
 def test_every_document_of_the_demo_is_understood():
-    found = sorted((paths.checkout() / "deploy/demo/requests").glob("*.json"))
+    found = sorted((ROOT / "deploy/demo/requests").glob("*.json"))
     assert found
     for path in found:
         asked = documents.asked(json.loads(path.read_text()))
         assert asked.steps_kept
         assert asked.numbers or asked.input_dataset
+
+
+def test_every_document_of_the_demo_is_run_or_furnished() -> None:
+    known = {*demo.REQUESTS, *(f"deploy/demo/requests/{name}.json" for name in demo.EXAMPLES)}
+    assert known == {path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy/demo/requests").glob("*.json")}
+
+
+def test_the_one_that_is_imported_as_adaptive_is_run() -> None:
+    assert f"deploy/demo/requests/{demo.ADAPTIVE}.json" in demo.REQUESTS
