@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from deploy.docs import configuration
-from deploy.stack import paths
+from tests.support.places import ROOT
 from wms2.conf import Conf, Limits
 
-ROOT = paths.checkout()
 #: A variable's name as a whole string in the code, or what Django's settings ask for by a bare name.
 QUOTED = re.compile(r"""["'](WMS2_[A-Z0-9_]+[A-Z0-9])["']""")
 

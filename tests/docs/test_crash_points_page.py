@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from deploy.stack import paths
 from outputs_app.models import EffectKind
+from tests.support.places import ROOT
 
-ROOT = paths.checkout()
 PAGE = ROOT / "docs/crash-points.md"
 CALL = re.compile(r'crash_point\(f?"([^"]+)"\)')
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.stack import paths
+from tests.support.places import ROOT
 
-ROOT = paths.checkout()
 #: What others wrote, or a machine.
 SKIPPED = {"__pycache__", ".git", ".venv", ".static", "staticfiles", "state", "secrets"}
 #: A page by its path, seen from the file or one of its folders; with the anchor or the heading that follows it, if one does.

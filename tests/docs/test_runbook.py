@@ -6,22 +6,15 @@ import re
 from math import prod
 from typing import Any
 
-import yaml
-
-from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.lifecycle import timeouts
 from requests_app.models import HoldCode, RequestStatus, ShownStatus
 from requests_app.selectors.alert_texts import CONDITIONS
+from tests.support import monitoring_rules
 from tests.support.cases import in_one_test
+from tests.support.places import ROOT
 
-ROOT = paths.checkout()
-RULES: dict[str, dict[str, Any]] = {
-    rule["alert"]: rule
-    for group in yaml.safe_load((ROOT / "deploy/run/prometheus/rules.yml").read_text())["groups"]
-    for rule in group["rules"]
-    if "alert" in rule
-}
+RULES = {rule["alert"]: rule for rule in monitoring_rules.RULES}
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 SPELLED = {
     "a quarter of an hour": 900, "half an hour": 1800, "an hour": 3600, "six hours": 21_600, "a day": 86_400,

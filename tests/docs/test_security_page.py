@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 from django.conf import settings
 
 from deploy.docs import configuration
-from tests.support.places import ROOT
+from tests.support.places import ROOT, missing_tests
 
 PAGE = (ROOT / "docs/security.md").read_text()
 ROW = re.compile(r"^\| (\d+\.\d+)\.(\d+)(?: to \d+\.\d+\.(\d+))? \| (.+?) \| (.+?) \| (.*?) ?\|$", re.M)
@@ -28,11 +26,6 @@ ASKED = {
 STATES = {"holds", "partly", "not held", "by design", "elsewhere", "does not apply"}
 
 
-@cache
-def functions_in(file: str) -> set[str]:
-    return {node.name for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.FunctionDef)}
-
-
 def problems(text: str) -> Iterator[str]:
     """Tests, files and settings that a text names and that are not there."""
     known = set(re.findall(r"^\| `([A-Z0-9_]+)`", configuration.TARGET.read_text(), re.M))
@@ -41,7 +34,7 @@ def problems(text: str) -> Iterator[str]:
         if re.fullmatch(r"(tests|wms2|requests_app|deploy)/[\w/.-]+\.\w+", file):
             if not (ROOT / file).is_file():
                 yield f"there is no file {file}"
-            elif test and test not in functions_in(file):
+            elif test and missing_tests([(file, test)]):
                 yield f"{file} has no test {test}"
         elif re.fullmatch(r"WMS2_[A-Z0-9_]+", word) and word not in known:
             yield f"there is no setting {word}"

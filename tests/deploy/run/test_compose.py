@@ -17,10 +17,9 @@ import yaml
 
 from deploy.docs import configuration
 from deploy.run import healthy
-from deploy.stack import paths
+from tests.support.places import ROOT
 from wms2.conf import Conf
 
-ROOT = paths.checkout()
 DEPLOY = ROOT / "deploy/run"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.models import RequestStatus
 from sites_app.models import Health
 from tests.support.exposed import MATCHER, METRIC, OWN, exposed, something_of_each
 from tests.support.monitoring_rules import ALL, BOARD, RECORDED, RULES
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.django_db
-ROOT = paths.checkout()
 GROUPED = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
 
 
