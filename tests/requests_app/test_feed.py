@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from dags_app.models import DAG, DAGStatus
@@ -19,27 +18,13 @@ from requests_app.feed import Wanted, emit_event, publish, read
 from requests_app.models import Event, EventFeed, Request, RequestStatus, Round
 from requests_app.states import transition
 from sites_app.models import Schedd, Site
-from tests.support.locking import paused
+from tests.support.locking import aside, paused
 from tests.support.rows import new_block, new_effect, request_row, schedd_row
 from wms2.audit import audit
 from wms2.errors import EventsGone
 
 EVERYTHING = Wanted()
 _TOLD = "INSERT INTO events (kind, data, at) VALUES (%s, '{}', clock_timestamp())"
-
-
-def aside(fn: Callable[[], None]) -> threading.Thread:
-    """Do it with a database session of its own."""
-
-    def run() -> None:
-        try:
-            fn()
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 def kinds(after: int | None = None, wanted: Wanted = EVERYTHING) -> list[str]:

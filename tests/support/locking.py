@@ -1,12 +1,13 @@
-"""Somebody who is paused in a transaction."""
+"""Others at the database: one that is paused in a transaction, one that acts in a session of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
-from django.db import connection
+from django.db import connection, connections
 
 
 @contextmanager
@@ -18,3 +19,17 @@ def paused(statement: str, *parameters: object) -> Iterator[None]:
         session.execute(statement, parameters)
         yield
         session.rollback()
+
+
+def aside(act: Callable[[], object]) -> threading.Thread:
+    """Somebody else does it from now on, in a thread and a database session of its own."""
+
+    def run() -> None:
+        try:
+            act()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +13,7 @@ from dags_app.services.claims import claims_of
 from dags_app.services.plan import claim_rows, claims_record
 from dags_app.services.units import units_fail
 from requests_app.models import InputFile
+from tests.support.locking import aside
 from tests.support.rows import dag_row, input_spec, unit_row, workflow_row
 from tests.support.waiting import until
 from wms2.errors import LedgerViolation
@@ -173,13 +172,10 @@ def test_of_two_that_claim_the_same_at_the_same_time_one_is_refused() -> None:
             claim(units[1], ClaimSpec(ClaimKind.RUN_LUMIS, 5, 15, run=1))
         except LedgerViolation as error:
             refused.append(str(error))
-        finally:
-            connection.close()
 
-    thread = threading.Thread(target=second)
     with transaction.atomic():
         claim(units[0], ClaimSpec(ClaimKind.RUN_LUMIS, 1, 10, run=1))
-        thread.start()
+        thread = aside(second)
         until(_somebody_waits, "the other claims too", seconds=30)
         assert not refused
     thread.join(30)

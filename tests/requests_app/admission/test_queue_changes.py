@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -23,6 +22,7 @@ from requests_app.limits import limit_set
 from requests_app.models import AdmissionBucket, AdmissionLimit, Request, RequestStatus, Round
 from requests_app.service_level import new_work_allow, new_work_stop, service_rows
 from sites_app.models import Health, Pool, PoolState, Schedd, ScheddState, SystemicAlert
+from tests.support.locking import aside
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
 from wms2.conf import Limits, conf
@@ -253,18 +253,6 @@ def test_what_nobody_told_is_found_by_the_cycle_and_counted() -> None:
     assert forgotten() == before + 1
 
 
-def elsewhere(step: Callable[[], object]) -> None:
-    """Committed by another session."""
-
-    def run() -> None:
-        step()
-        connections.close_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_change_in_the_middle_of_a_pass_is_seen_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     schedd_row()
@@ -274,7 +262,7 @@ def test_a_change_in_the_middle_of_a_pass_is_seen_by_the_next(monkeypatch: pytes
     before, reported = forgotten(), queue._report
 
     def report(*args: Any) -> int:
-        elsewhere(updates(DAG, status=DAGStatus.COMPLETED))
+        aside(updates(DAG, status=DAGStatus.COMPLETED)).join()
         return reported(*args)
 
     request_row(QUEUED)
@@ -293,7 +281,7 @@ def test_one_that_somebody_keeps_locked_is_come_to_when_it_is_free(monkeypatch: 
     Request.objects.update(waiting_for="its turn for a DAG slot")
     with transaction.atomic():
         Request.objects.select_for_update(no_key=True).get(pk=request.pk)
-        elsewhere(lambda: admitted.append(admit_if_changed()))
+        aside(lambda: admitted.append(admit_if_changed())).join()
     assert admitted == [0]
     assert admit_if_changed() == 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,7 +13,6 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, Leftover, SiteJob, SiteJobState, WorkUnit, WorkUnitState
@@ -29,6 +27,7 @@ from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import CLEANER_GRACE_DAYS, leftovers_remove
 from requests_app.models import CleanupPolicy, Event, Request, RequestStatus, Workflow
 from tests.support.calls import stopping
+from tests.support.locking import aside
 from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step, write_sites
 from tests.support.rows import dag_row, request_row, round_row, schedd_row, unit_row, workflow_row
 from tests.support.site_jobs import SiteSchedd
@@ -486,16 +485,8 @@ def test_a_task_that_is_read_too_late_removes_nothing(place: Place, round_dag: D
 def test_two_cleaners_at_the_same_time_submit_one_job_for_a_site(place: Place, round_dag: DAG) -> None:
     for index in range(3):
         place.ran_at(failed(round_dag, index), FNAL)
-
-    def other() -> None:
-        leftovers_remove()
-        connection.close()
-
-    threads = [threading.Thread(target=other) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for other in [aside(leftovers_remove) for _ in range(4)]:
+        other.join()
     assert len(place.schedd.submitted) == 1 and SiteJob.objects.count() == 1
 
 

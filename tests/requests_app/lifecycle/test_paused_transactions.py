@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError, connection, connections, transaction
+from django.db import OperationalError, connection, transaction
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -18,7 +18,7 @@ from requests_app.lifecycle.evaluator import evaluate_one
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_hold
 from tests.support.faults import fault
-from tests.support.locking import paused
+from tests.support.locking import aside, paused
 from tests.support.problems import problem
 from tests.support.rows import request_row
 from tests.support.scripted import documents
@@ -126,17 +126,13 @@ def test_a_verb_does_not_wait_for_the_rows_of_a_plan(world: World) -> None:
     ended = threading.Event()
 
     def plan() -> None:
-        try:
-            evaluate_one(request.pk)
-            ended.set()
-        finally:
-            connections["default"].close()
+        evaluate_one(request.pk)
+        ended.set()
 
     world.evaluate(request, steps=1)
     assert admit_if_changed() == 1
     with paused("LOCK TABLE work_unit_claims IN SHARE MODE"):
-        planner = threading.Thread(target=plan)
-        planner.start()
+        planner = aside(plan)
         until(lambda: _waits_for("work_unit_claims"), "the plan is inserting its claims", seconds=30)
         request_hold(request=fresh(request), actor="olga", reason="not yet")
         assert fresh(request).status == S.HELD

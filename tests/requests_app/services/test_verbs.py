@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 
 from dags_app.models import DAGStatus
 from requests_app.lease import evaluating
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort, request_hold, request_release
+from tests.support.locking import aside
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
@@ -36,18 +36,6 @@ def somebody_waits_for_a_lock() -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def in_another_process(act: Callable[[], None]) -> threading.Thread:
-    def run() -> None:
-        try:
-            act()
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
-
-
 @pytest.mark.parametrize("action", [request_abort, request_hold])
 def test_a_dag_recorded_at_the_very_moment_of_a_verb_is_stopped_and_not_left_behind(action: Callable[..., None]) -> None:
     request = request_row(S.PLANNING)
@@ -55,7 +43,7 @@ def test_a_dag_recorded_at_the_very_moment_of_a_verb_is_stopped_and_not_left_beh
     with evaluating(request.pk, owner="planner") as evaluation:
         assert evaluation is not None
         with evaluation.fenced():
-            operator = in_another_process(lambda: action(request=stored(request), actor="op", reason="now"))
+            operator = aside(lambda: action(request=stored(request), actor="op", reason="now"))
             while not somebody_waits_for_a_lock():
                 assert operator.is_alive()
                 time.sleep(0.01)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
@@ -17,7 +18,7 @@ from requests_app.models import InputFile, Request, RequestGroup, RequestStatus,
 from requests_app.services import group_dissolve, input_files_restore, request_abort, request_group
 from requests_app.states import transition
 from requests_app.work.groups import Child, group_status, related_move, siblings_missing
-from tests.support.locking import paused
+from tests.support.locking import aside, paused
 from tests.support.rows import input_spec, new_block, request_row, workflow_row
 from wms2.errors import DocumentRefused, InvalidTransition, StaleState
 from wms2.models import AuditEntry, Wake
@@ -157,13 +158,8 @@ def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
             pass  # the other has taken it on
         except Exception as error:  # noqa: BLE001  (the test tells)
             reported.append(error)
-        finally:
-            connections.close_all()
 
-    threads = [threading.Thread(target=come, args=(row,)) for row in rows]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    for thread in [aside(partial(come, row)) for row in rows]:
         thread.join()
     assert reported == []
     woken = Wake.objects.values_list("request_id", flat=True)  # whoever found the group's row taken
@@ -182,10 +178,8 @@ def test_a_group_that_is_being_changed_is_not_waited_for() -> None:
             list(RequestGroup.objects.select_for_update(no_key=True))
             holds.set()
             goes.wait(30)
-        connections.close_all()
 
-    thread = threading.Thread(target=change)
-    thread.start()
+    thread = aside(change)
     holds.wait(30)
     try:
         assert arrives(only) == "its group, which is being changed just now"
