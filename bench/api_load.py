@@ -12,7 +12,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import statistics
 import subprocess
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from deploy.stack.environment import with_limits
+from tests.support.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUESTS, SECONDS, CLIENTS = 100_000, 30.0, 2
@@ -48,7 +48,7 @@ def main() -> None:
 
     number = int(os.environ.get("BENCH_REQUESTS", REQUESTS))
     token = prepare(number)
-    port = _free_port()
+    port = free_port()
     settings = {
         "PORT": str(port),
         "WMS2_CYCLE_SECONDS": CYCLE_SECONDS,
@@ -194,12 +194,6 @@ def _process(kind: str, settings: Mapping[str, str]) -> Iterator[int]:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

@@ -12,7 +12,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.htcondor.pool import Pool, configure, release_on_path
+from tests.support.servers import free_port
 
 UNITS = int(os.environ.get("BENCH_UNITS", "25"))
 JOBS = int(os.environ.get("BENCH_JOBS", "8"))
@@ -125,10 +125,7 @@ def running_pool(
     release = release_on_path(os.environ["PATH"])
     if release is None:
         raise SystemExit("no HTCondor on PATH")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    pool = Pool(directory, release, port, pwd.getpwuid(os.getuid()).pw_name, {"PATH": "/usr/bin:/bin"})
+    pool = Pool(directory, release, free_port(), pwd.getpwuid(os.getuid()).pw_name, {"PATH": "/usr/bin:/bin"})
     configure(pool)
     (directory / "config.d/90-local.conf").write_text(config)
     environment = {"PATH": f"{release.path}:/usr/bin:/bin", "HOME": str(directory), **pool.environment()}

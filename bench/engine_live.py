@@ -34,6 +34,7 @@ from bench.dag_shapes import TICKS, Process, Running, descendants, running_pool,
 from dags_app.payload.contract.layout import JOBSTATE_LOG
 from deploy.htcondor.pool import DOMAIN
 from deploy.stack.environment import with_limits
+from tests.support.servers import free_port
 
 SIZES = {
     "ACTIVE": 300, "PER_SCHEDD": 100, "QUEUED": 10_000, "ENDED": 100_000, "FILES": 1_000_000, "RATE": 50, "SECONDS": 60,
@@ -254,7 +255,7 @@ def cpu_of(processes: Sequence[Process]) -> float:
 def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) -> None:
     from wms2.celery import app
 
-    port = api_load._free_port()
+    port = free_port()
     metrics = f"{os.environ['WMS2_STATE_DIR']}/bench-metrics"
     settings = {"PORT": str(port), "WMS2_METRICS_ROOT": metrics, "WMS2_LOG_LEVEL": "WARNING"}
     os.environ |= settings

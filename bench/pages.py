@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from bench import api_load, samples
 from bench.costs import repeated
 from deploy.stack.environment import with_limits
+from tests.support.servers import free_port
 
 TURNS, CALLS = 30, 7
 #: As many times ``/livez``, and statements beside session, user and roles.
@@ -118,7 +119,7 @@ def main() -> bool:
     from wms2.celery import app
 
     prepare()
-    port = api_load._free_port()
+    port = free_port()
     settings = {
         "PORT": str(port), "WMS2_CYCLE_SECONDS": api_load.CYCLE_SECONDS,
         "WMS2_METRICS_ROOT": f"{os.environ['WMS2_STATE_DIR']}/bench-metrics",

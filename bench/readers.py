@@ -25,8 +25,9 @@ from urllib.parse import urlsplit
 import psycopg
 import requests
 
-from bench.api_load import _cookie, _free_port, _get, _process, _wait_for
+from bench.api_load import _cookie, _get, _process, _wait_for
 from deploy.stack.environment import UNLIMITED, with_limits
+from tests.support.servers import free_ports
 
 PROGRAMS, TABS, CLIENTS, REQUESTS = 20, 10, 2, 300
 LOADS, RECONNECTS, WARM = 5000, 2000, 500
@@ -48,7 +49,7 @@ def main() -> bool:
     base = Path(os.environ["WMS2_STATE_DIR"]) / "readers"
     shutil.rmtree(base, ignore_errors=True)
     paths, token = _rows(base)
-    port, stream_port = _free_port(), _free_port()
+    port, stream_port = free_ports(2)
     own = {
         "PORT": str(port),
         "STREAM_PORT": str(stream_port),

@@ -21,18 +21,13 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from tests.support.adapters import adapters_forget
-from tests.support.neighbours import MSOutput, RuleCleaner, root
+from tests.support.neighbours import MSOutput, RuleCleaner
 from tests.support.owed_to_rucio import DISK, TAPE, complete, rules, run
 from tests.support.rucio import APPROVED_TAPE, settle
 from wms2.conf import conf
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
 OTHER_TAPE = "T1_US_FNAL_Tape"
-
-
-@pytest.fixture(name="admin", scope="module")
-def _admin() -> Any:
-    return root()
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:

@@ -23,11 +23,10 @@ from requests_app.services.decisions import block_validate, request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.inputs import caller
-from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, imported, status
+from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, imported, status, storage
 from tests.support.simulators import READER, WRITER
 from tests.support.stack import Worker, worker
 from wms2.adapters import factory
-from wms2.conf import conf
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 S = RequestStatus
@@ -39,7 +38,7 @@ WITH_CHECKS = {
 
 
 def path_of(file: OutputFile) -> Path:
-    return conf().state_dir / "storage" / file.rse / file.lfn.lstrip("/")
+    return storage(file.rse, file.lfn)
 
 
 def until(running: Worker, reached: Callable[[], bool], seconds: float = 240) -> None:

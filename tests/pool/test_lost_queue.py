@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGHistory
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_release
 from requests_app.services.release import ReleaseMode
 from sites_app.models import QueueChange, Schedd
 from tests.support import services
-from tests.support.outcomes import assert_completed, ended, imported, status
+from tests.support.outcomes import assert_completed, ended, imported, status, units_done
 from tests.support.stack import worker
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
@@ -30,10 +30,6 @@ BY = {"actor": "tester", "reason": "its spool was lost"}
 def _slots_are_given_back() -> Iterator[None]:
     yield
     services.forsaken_jobs_end()
-
-
-def units_done(request: Request) -> int:
-    return WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count()
 
 
 def alerts(request: Request) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
-from tests.support.outcomes import assert_aborted, ended, imported, status
+from tests.support.outcomes import assert_aborted, ended, imported, status, storage
 from tests.support.rucio import SCOPE, plain_client, rucio_home
 from tests.support.stack import worker
 from wms2.adapters import factory
@@ -25,10 +24,6 @@ from wms2.conf import conf
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 #: Units of one job; the request is held when one of them has failed.
 SETTINGS = {"jobs_per_work_unit": 1, "error_max_rescue_attempts": 0, "error_same_units": 0}
-
-
-def storage(rse: str, lfn: str) -> Path:
-    return Path(os.environ["WMS2_STATE_DIR"]) / "storage" / rse / lfn.lstrip("/")
 
 
 def owed(request: Request) -> bool:

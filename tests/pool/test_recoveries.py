@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from sites_app.models import SiteBan
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
 from tests.support.limits import set_limits
-from tests.support.outcomes import assert_completed, assert_completed_once, ended, imported, status, waiting_for
+from tests.support.outcomes import assert_completed, assert_completed_once, ended, imported, status, storage, waiting_for
 from tests.support.stack import Worker, small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
@@ -38,10 +37,6 @@ def planned(request: Request, directory: Path, **knobs: str) -> Iterator[Worker]
     with worker(**crash, **TOLERANT, **knobs) as running:
         running.wait(lambda: running.was_killed, seconds=120)
         yield running
-
-
-def storage(rse: str, lfn: str) -> Path:
-    return Path(os.environ["WMS2_STATE_DIR"]) / "storage" / rse / lfn.lstrip("/")
 
 
 def break_merge(dag: DAG, unit: str) -> list[Path]:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from dags_app.models import DAG, IN_QUEUE, WorkUnit, WorkUnitState
+from dags_app.models import DAG, IN_QUEUE
 from requests_app.models import AFTER_WORK, Request, RequestStatus
 from requests_app.selectors.drains import drain_progress
 from requests_app.services import request_move
 from sites_app.models import Pool, Schedd, ScheddState
 from sites_app.services import schedd_change_state, schedd_drain
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import assert_completed, assert_completed_once, assert_each_event_once, imported, status
+from tests.support.outcomes import assert_completed, assert_completed_once, assert_each_event_once, imported, status, units_done
 from tests.support.pool_processes import PoolProcesses
 from tests.support.second_pool import SecondPool, second_schedd
 from tests.support.stack import Worker, worker
@@ -64,10 +64,6 @@ def runs_at(request: Request, schedd: Schedd) -> bool:
 def left_active(request: Request) -> bool:
     """Whether all its work is done and registered."""
     return status(request) in (*AFTER_WORK, S.COMPLETED)
-
-
-def units_done(request: Request) -> int:
-    return WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count()
 
 
 def all_complete(*requests: Request) -> Callable[[], bool]:

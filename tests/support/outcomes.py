@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Sum
 
-from dags_app.models import DAG, LIVE_DAG, WorkUnit
+from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from outputs_app.models import BlockStatus, Effect, EffectState, OutputFile, ProcessingBlock
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import request_import
@@ -45,6 +45,16 @@ def waiting_for(request: Request) -> str:
 def ended(request: Request) -> bool:
     """Whether it has come to rest."""
     return status(request) in (RequestStatus.COMPLETED, RequestStatus.HELD, RequestStatus.ABORTED, RequestStatus.FAILED)
+
+
+def units_done(request: Request) -> int:
+    """How many of its units are."""
+    return WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count()
+
+
+def storage(rse: str, lfn: str) -> Path:
+    """Where a site of the test stack keeps a file."""
+    return conf().state_dir / "storage" / rse / lfn.lstrip("/")
 
 
 def assert_completed_once(request: Request, *, dags: int = 1, blocks_each: int = 1) -> None:
