@@ -170,8 +170,8 @@ class Evaluation:
 
     def paused(self, error: Wms2Error) -> dict[str, Any]:
         """Fields of a request whose step failed for an outside reason: it is passed over for a while, each time twice as long."""
-        settings, failed = in_force(), self.request.failed_attempts
-        first, longest = settings.retry_after_failure_seconds, settings.retry_after_failure_max_seconds
+        limits, failed = in_force(), self.request.failed_attempts
+        first, longest = limits.retry_after_failure_seconds, limits.retry_after_failure_max_seconds
         again = clock.now() + clock.pause(timedelta(seconds=first), timedelta(seconds=longest), failed)
         return {"next_attempt_at": again, "failed_attempts": failed + 1, "last_error": str(error)[:MOST_WORDS]}
 

@@ -303,7 +303,7 @@ def _record_failure(effect: Effect, error: Exception) -> None:
         error = ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}")
     now = clock.now()
     first = effect.first_failed_at or now
-    # the request's own override (``requests_app.work.overrides``) comes before the setting
+    # the request's own override (``requests_app.work.overrides``) comes before the limit
     patience = effect.request.overrides.get("effect_max_retry_seconds", in_force().effect_max_retry_seconds)
     until = first + timedelta(seconds=float(patience))
     if now >= until:

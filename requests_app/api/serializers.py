@@ -140,7 +140,7 @@ ExplanationSerializer = answer(
     todo="what a person should do",
 )  # fmt: skip
 RequestSerializer = answer(
-    "Request", RequestDetail, "One request with all that is known of it; made of a ``RequestPicture``.",
+    "Request", RequestDetail, "One request with all that is known of it.",
     "explanation", "request.warnings", "names.output_datasets", "request.splitting_params", "request.payload_config",
     "request.production_steps", "request.overrides", "previous_version_request=request.previous_version_request_id",
     "request.in_group", "names.depends_on", "names.dependents", "derived_from=request.derived_from_id", "workflow", "dag",

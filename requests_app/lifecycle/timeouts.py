@@ -40,7 +40,7 @@ ALERT_AFTER_SECONDS = {
     S.REMOVING_FILES: 3 * _DAY_SECONDS,
     S.CLEANING: _DAY_SECONDS,
 }
-#: The same, by a setting that operators may change.
+#: The same, by a limit that operators may change.
 ALERT_AFTER_LIMIT = {S.QUEUED: "timeout_queued_seconds", S.ACTIVE: "timeout_active_seconds"}
 #: An ACTIVE request of whose DAG no job has begun for so long raises an alert, until one has.
 DISPATCH_SECONDS = 2 * _DAY_SECONDS

@@ -1,4 +1,4 @@
-"""When a workflow's blocks are whole, by its document and the settings; blocks are sealed and registered when it is time."""
+"""When a workflow's blocks are whole, by its document and the limits; blocks are sealed and registered when it is time."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _BLOCK_MAX_WAIT_SECONDS = 66_400.0
 def block_limits(workflow: Workflow) -> BlockLimits:
     """The smaller of each: ReqMgr2 fills in defaults of its own, which must not undo an operator's smaller target."""
     closing: BlockClosing = spec_of(workflow).block_closing
-    settings = in_force()
+    limits = in_force()
 
-    def least(setting: float, asked: int) -> float:
-        return min(setting, asked) if asked else setting
+    def least(limit: float, asked: int) -> float:
+        return min(limit, asked) if asked else limit
 
     return BlockLimits(
-        max_bytes=int(least(settings.block_target_bytes, closing.max_bytes)),
-        max_files=int(least(settings.block_max_files, closing.max_files)),
+        max_bytes=int(least(limits.block_target_bytes, closing.max_bytes)),
+        max_files=int(least(limits.block_max_files, closing.max_files)),
         max_events=int(least(_BLOCK_MAX_EVENTS, closing.max_events)),
         max_lumis=_BLOCK_MAX_LUMIS,
         max_wait_seconds=least(_BLOCK_MAX_WAIT_SECONDS, closing.max_wait_seconds),

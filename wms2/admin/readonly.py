@@ -181,8 +181,7 @@ def rows_admin(
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links, in_words, above, first, prefetched: as ``ActionsAdmin`` and ``ReadOnlyAdmin`` have them; ``avoided_sentence``
-        for a column
+        links, in_words, above, first, prefetched: as ``ActionsAdmin`` and ``ReadOnlyAdmin`` have them; ``in_words`` for a column
             of the list, too.
     """
     members = {

@@ -60,7 +60,7 @@ class Resource:
     Args:
         rows: to act on and to show.
         key: lookup of the address's argument, which has the same name.
-        picture: what the serializer is given for a row.
+        content: what the serializer is given for a row.
         etag: version of a row; None: none is kept.
         locks: whether the row is locked while its version is compared and changed; not where a schedd is asked meanwhile.
         find: the row, where the address alone does not name it.
