@@ -11,7 +11,7 @@ from dags_app.payload.contract.failure_log import read_failures
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Attempt, Workbench
 
-FAIL = "step=Gen"
+FAIL = "exitCode=8001"
 
 
 def failing(bench: Workbench, attempt: int, effect_request: str) -> Attempt:
