@@ -119,10 +119,10 @@ def test_a_second_submission_after_removal_runs_only_what_is_left_under_the_new_
     dag = new_dag()
     dag.plan("mg_000001", "proc_000001", "once sleep 300")
     first = dag.submit(1)
-    until(lambda: dag.starts("mg_000000")[-1:] == ["cleanup"], "the first unit is done")
-    until((dag.directory / "mg_000001/proc_000000.attempts.jsonl").exists, "one job of the second unit is done")
-    until(lambda: "proc_000001" in dag.starts("mg_000001"), "the other one runs")
-    until(lambda: "mg_000000 JOB_SUCCESS" in (dag.directory / JOBSTATE_LOG).read_text(), "the outer DAGMan knows")
+    until(lambda: dag.starts("mg_000000")[-1:] == ["cleanup"], "the first unit is done", seconds=120)
+    until((dag.directory / "mg_000001/proc_000000.attempts.jsonl").exists, "one job of the second unit is done", seconds=120)
+    until(lambda: "proc_000001" in dag.starts("mg_000001"), "the other one runs", seconds=120)
+    until(lambda: "mg_000000 JOB_SUCCESS" in (dag.directory / JOBSTATE_LOG).read_text(), "the outer DAGMan knows", seconds=120)
     condor.run("condor_rm", str(first))
     condor.wait_gone(first, seconds=60)
     assert dag.outer(first) == (3, None, 4)
@@ -154,12 +154,12 @@ def test_a_rescue_runs_as_many_units_and_jobs_as_it_is_told_when_it_is_submitted
         replace_file(dag.directory / layout.LIMITS_INCLUDE, limits_inc(units))
         replace_file(dag.directory / layout.UNITS_LIMITS_INCLUDE, units_limits_inc(jobs_in_unit))
         cluster = dag.submit(fence)
-        until(lambda: len(queued(dag, "processing")) == units * jobs_in_unit, "the jobs are in the queue")
+        until(lambda: len(queued(dag, "processing")) == units * jobs_in_unit, "the jobs are in the queue", seconds=120)
         time.sleep(5)  # DAGMan submits each second what it may
         found = len(queued(dag, "", f"DAGManJobId == {cluster}")), len(queued(dag, "processing"))
         condor.run("condor_rm", str(cluster))
         condor.wait_gone(cluster, seconds=60)
-        until(lambda: not queued(dag, "processing"), "its jobs have gone")
+        until(lambda: not queued(dag, "processing"), "its jobs have gone", seconds=120)
         return found
 
     assert at_once(1, 1, 1) == (1, 1)
@@ -270,7 +270,7 @@ def test_jobs_find_the_credential_that_is_there_when_they_start_and_running_ones
             dag.plan("mg_000000", node, "credential")
         before, log = renew("before"), dag.directory / "mg_000000/credentials.log"
         cluster = dag.submit(1)
-        until(log.exists, "a job has found it")
+        until(log.exists, "a job has found it", seconds=120)
         after = renew("after")
         (dag.directory / "mg_000000/renewed").touch()
 

@@ -11,7 +11,7 @@ import requests
 
 from deploy.rucio import environment
 from deploy.rucio.server import ACCOUNTS, Server
-from deploy.stack import paths, tools
+from deploy.stack import paths, process, tools
 from deploy.stack.services import rucio
 from deploy.stack.services.base import Place, Service
 from deploy.stack.supervisor import Supervisor
@@ -33,9 +33,12 @@ def _own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Ser
     port = free_port()
     place = Place(layout, directory, {k: v for k, v in os.environ.items() if not k.startswith("WMS2_")})
     service = rucio.service(place, port, venv, "", 1094)
-    with Supervisor(directory, print) as supervisor:
+    said: list[str] = []
+    with Supervisor(directory, said.append) as supervisor:
         supervisor.start([service])
         yield Server(directory / "rucio", venv, port, "", directory / "storage", 1094), service
+    assert process.members(directory) == []
+    assert not [line for line in said if "left" in line], "its workers ended by themselves"
 
 
 @pytest.mark.deep(f"{HERE_IS}::test_passwords_and_client_configurations_are_private_and_tokens_are_apart")
