@@ -8,7 +8,7 @@ import django_filters
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -91,11 +91,11 @@ class BulkView(ApiView):
     filters: ClassVar[Any]
     serializer_class = BulkRunSerializer
 
-    def get(self, request: Request) -> Response:
+    def preview(self, request: Request) -> Response:
         """What it would do to the rows of the filter, as far as can be said before. Changes nothing."""
         return Response(BulkPreviewSerializer(bulk_preview(self.performs, self._rows(request, None), request.user)).data)
 
-    def post(self, request: Request) -> Response:
+    def begin(self, request: Request) -> Response:
         """Begin a run over the rows of the filter, or over ``keys``; workers do it, with a result for each row."""
         data = bulk_serializer(self.performs, self.resource_type.name)(data=request.data)
         data.is_valid(raise_exception=True)
@@ -156,7 +156,10 @@ def bulk_serializer(action: Action, resource_type: str) -> type[ReasonSerializer
 
 def bulk_urls() -> list[Any]:
     """Runs, their items, and an address for each operation on the rows of each list that was declared so far."""
-    found = [*rows_urls("bulk-runs", "bulk-run", BulkRunViewSet), *rows_urls("bulk-items", "bulk-item", BulkItemViewSet)]
+    found = [
+        *rows_urls("bulk-runs", "bulk-run", BulkRunViewSet),
+        *rows_urls("bulk-items", "bulk-item", BulkItemViewSet),
+    ]
     for address, (resource, filters) in sorted(LISTED.items()):
         resource_type = resource_type_of(resource.model)
         found += [_bulk_url(address, resource, filters, resource_type, action) for action in resource_type.actions if action.many]
@@ -166,18 +169,25 @@ def bulk_urls() -> list[Any]:
 def _bulk_url(address: str, resource: Resource, filters: Any, resource_type: ResourceType, action: Action) -> Any:
     known = filters.base_filters if filters else {}
     which = [OpenApiParameter(name, str, description=f"as of the list of {address}") for name in known]
-    get = extend_schema(
-        parameters=which, responses={200: BulkPreviewSerializer}, description="What it would do. Changes nothing."
-    )
-    post = extend_schema(
+
+    @extend_schema(parameters=which, responses={200: BulkPreviewSerializer}, description="What it would do. Changes nothing.")
+    def get(self: BulkView, request: Request) -> Response:
+        return self.preview(request)
+
+    @extend_schema(
         parameters=which, request=bulk_serializer(action, resource_type.name), responses={202: BulkRunSerializer},
         description=f"{described(resource_type, action)} Of the rows of the filter, or of ``keys``.",
     )  # fmt: skip
+    def post(self: BulkView, request: Request) -> Response:
+        return self.begin(request)
+
+    post.performs = action  # type: ignore[attr-defined]  # whose roles the permission asks for
+
     members: dict[str, Any] = {
         "resource": resource, "resource_type": resource_type, "performs": action, "filters": filters,
-        "query_params": frozenset(known), "calls": {"post": Call.STOP} if action.stops else {}, "__doc__": action.does,
+        "query_params": frozenset(known),
+        "calls": {"post": Call.STOP} if action.stops else {}, "__doc__": action.does, "get": get, "post": post,
     }  # fmt: skip
     name = f"{resource_type.name}_bulk_{action.name}_view".title().replace("_", "").replace("-", "")
-    view: Any = extend_schema_view(get=get, post=post)(type(name, (BulkView,), members))
-    view.post.performs = action  # whose roles the permission asks for
+    view: Any = type(name, (BulkView,), members)
     return path(f"bulk/{address}/{action.name}", view.as_view(), name=f"bulk-{resource_type.name}-{action.name}")
