@@ -6,14 +6,40 @@ from django.core.validators import RegexValidator
 from django.urls import register_converter
 from django.urls.converters import StringConverter
 
-_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
-_NAMES = {
-    "name": _NAME,  # of requests and sites: letters, digits, ``.``, ``_`` and ``-`` (intake's rule for request names)
-    "any-name": r"[^\0]+",  # those that are stored already, of any form that can be: groups had no rule once. For pages alone
-    "campaign": "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}",  # they may begin with ``_`` (intake's rule for them)
-    "pool": "[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}",  # their names may be their collectors' addresses
-    "schedd": "[A-Za-z0-9][A-Za-z0-9._@-]{0,254}",  # a host, or a name before it (``schedd2@host``)
-}
-for _kind, _regex in _NAMES.items():
-    register_converter(type(f"{_kind}Converter", (StringConverter,), {"regex": _regex}), _kind)
-name_validator = RegexValidator(rf"^{_NAME}\Z", "Letters, digits, '.', '_' and '-', a letter or digit first.")
+
+class NameConverter(StringConverter):
+    """Names of requests and sites: letters, digits, ``.``, ``_`` and ``-`` (intake's rule for request names)."""
+
+    regex = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
+
+
+class AnyNameConverter(NameConverter):
+    """Names that are stored already, of any form that can be: groups had no rule once. For pages alone."""
+
+    regex = r"[^\0]+"
+
+
+class CampaignConverter(NameConverter):
+    """Names of campaigns: they may begin with ``_`` (intake's rule for them)."""
+
+    regex = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+
+
+class ScheddConverter(NameConverter):
+    """Names of schedds: a host, or a name before it (``schedd2@host``)."""
+
+    regex = "[A-Za-z0-9][A-Za-z0-9._@-]{0,254}"
+
+
+class PoolConverter(NameConverter):
+    """Names of pools, which may be their collectors' addresses."""
+
+    regex = "[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}"
+
+
+name_validator = RegexValidator(rf"^{NameConverter.regex}\Z", "Letters, digits, '.', '_' and '-', a letter or digit first.")
+register_converter(NameConverter, "name")
+register_converter(AnyNameConverter, "any-name")
+register_converter(CampaignConverter, "campaign")
+register_converter(PoolConverter, "pool")
+register_converter(ScheddConverter, "schedd")
