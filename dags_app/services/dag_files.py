@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -19,8 +19,6 @@ from dags_app.payload.contract import layout
 from wms2.adapters.types import DagStatus
 
 T = TypeVar("T")
-#: The newest rescue file of a DAG's directory: its name, empty without one, and what it says, None if it is not whole.
-RescueLeft = tuple[str, RescueFile | None]
 log = structlog.get_logger(__name__)
 #: Ends of a DAG that leave something to rescue.
 RESCUABLE = (DAGStatus.PARTIAL, DAGStatus.FAILED, DAGStatus.STOPPED, DAGStatus.REMOVED)
@@ -57,12 +55,14 @@ def rescue(dag_file: Path, damaged: list[str]) -> RescueFile | None:
     return _read(dagman.read_rescue, path, damaged) if path else None
 
 
-def removed_units(directory: Path, found: DagStatusFile, outer: DagMetrics | None) -> tuple[str, ...]:
+def removed_units(directory: Path, found: DagStatusFile | None, outer: DagMetrics | None) -> tuple[str, ...]:
     """Units in ERROR whose DAGMan was removed while the DAG went on: no failures.
 
     After a retry that was refused the outer status file only names the PRE script, so the unit's own metrics are asked, if they
     are not older than this run of the outer DAGMan.
     """
+    if found is None:
+        return ()
     names = []
     for node in found.nodes:
         if node.state is not NodeState.ERROR:
@@ -74,10 +74,17 @@ def removed_units(directory: Path, found: DagStatusFile, outer: DagMetrics | Non
     return tuple(names)
 
 
+class RescueLeft(NamedTuple):
+    """The newest rescue file of a DAG's directory: its name, empty without one, and what it says, None if it is not whole."""
+
+    name: str
+    file: RescueFile | None
+
+
 def rescue_left(dag: DAG) -> RescueLeft:
     """Read what ``rescue_obstacle`` judges. A file system may hang: not in a transaction."""
     name = rescue_name(Path(dag.dag_file_path))
-    return name, rescue(Path(dag.dag_file_path), []) if name else None
+    return RescueLeft(name, rescue(Path(dag.dag_file_path), []) if name else None)
 
 
 def rescue_obstacle(dag: DAG, left: RescueLeft) -> str:
@@ -87,7 +94,7 @@ def rescue_obstacle(dag: DAG, left: RescueLeft) -> str:
     """
     if dag.outcome.get("aborted"):
         return "the DAG aborted itself"
-    name, found = left
+    name, found = left.name, left.file
     if dag.status not in RESCUABLE or not name:
         return "there is no rescue file"
     if dag.outcome.get("lost") or dag.outcome.get("unproved"):  # its jobs may still write under the names of its round
