@@ -58,8 +58,8 @@ def _block_validate(effect: Effect) -> Result:
     time_slice, comparison = TimeSlice(effect), BlockComparison(block, effect.payload["generation"], rule_comment(effect))
     for name in STEPS:
         if name not in effect.result:
-            findings, reported = getattr(comparison, name)()
-            found = [asdict(each) for each in findings]
-            time_slice.reported(**{name: {**reported, "at": clock.now().isoformat(), "findings": found}})
+            seen = getattr(comparison, name)()
+            findings = [asdict(each) for each in seen.findings]
+            time_slice.reported(**{name: {**seen.reported, "at": clock.now().isoformat(), "findings": findings}})
     result: Result = effect.result
     return result

@@ -7,6 +7,7 @@ import uuid
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, groupby
 from typing import Any
@@ -40,9 +41,12 @@ WHERE validation.block_id = found.block_id AND validation.spans = '{}'
 """
 
 
-#: What a look at one of them brought: what is wrong, and what is reported; ``files`` and ``events`` as it has them, where it
-#: counts them.
-Seen = tuple[Sequence[FileFinding], dict[str, Any]]
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at one of them brought, with what is wrong; ``files`` and ``events`` as it has them, where it counts them."""
+
+    findings: Sequence[FileFinding]
+    reported: dict[str, Any]
 
 
 class BlockComparison:
@@ -74,7 +78,7 @@ class BlockComparison:
             "events": sum(file.events for file in counted),
             "lumis": sum(map(len, theirs.values())),
         }
-        return findings, reported
+        return Seen(findings, reported)
 
     def _parents_gone(self) -> Iterator[FileFinding]:
         """Files made from what DBS does not have as valid now. What WMS2 takes back itself is not, whatever DBS says yet."""
@@ -110,7 +114,7 @@ class BlockComparison:
         held = factory.rucio().blocks_held({block.dbs_block_name: places}).get(block.dbs_block_name)
         later = block.tape_rule_id or block.dataset.disk_rule_id
         findings = [*rules.of_differences(in_rucio(expected_block, held, rule)), *rules.protected(expected_block, later, rule)]
-        return findings, {"files": len(held.files) if held is not None else 0}
+        return Seen(findings, {"files": len(held.files) if held is not None else 0})
 
     def lumis(self) -> Seen:
         """No lumi twice in the dataset: over all valid files, of whichever request, and in blocks that are none of ours."""
@@ -133,7 +137,7 @@ class BlockComparison:
         strange = [block for block in strange if block not in ours]
         foreign = chain(self._others(near, there, ours), *map(self._strange, strange))
         findings = rules.doubled(mine, foreign, self._declared, Inputs(self._block.workflow))
-        return list(findings), {"blocks": len(there.keys() | known.keys()), "compared": len(near) + len(strange)}
+        return Seen(list(findings), {"blocks": len(there.keys() | known.keys()), "compared": len(near) + len(strange)})
 
     def _others(self, near: Sequence[uuid.UUID], there: Mapping[str, int], unseen: Collection[str]) -> Iterator[LumiFile]:
         """Valid files of blocks of ours, of this request or another, as our rows or DBS have them (``there``: its blocks, with
