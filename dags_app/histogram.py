@@ -25,7 +25,10 @@ def counted(values: Iterable[float]) -> dict[str, int]:
 
 def added(*histograms: Histogram) -> dict[str, int]:
     """What all of them hold together."""
-    return dict(sum(map(Counter, histograms), Counter[str]()))
+    total: Counter[str] = Counter()
+    for histogram in histograms:
+        total.update(histogram)
+    return dict(total)
 
 
 def quantile(histogram: Histogram, share: float) -> float | None:
