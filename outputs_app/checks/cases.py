@@ -221,7 +221,7 @@ def cases_late() -> QuerySet[IntegrityCase]:
 
 def cases_remind() -> dict[str, str]:
     """What there is to say of each site with late cases: how many are open there, how old; site -> words."""
-    now, due = clock.now(), set(cases_late().values_list("site", flat=True).distinct())
+    now, due = clock.now(), set(cases_late().order_by().values_list("site", flat=True).distinct())
     words: dict[str, str] = {}
     for site, rows in groupby(cases_open_counts("site", "prognosis") if due else (), itemgetter(0)):
         if site in due:

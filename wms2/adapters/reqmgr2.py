@@ -363,5 +363,11 @@ def _steps(present: str, wanted: str, table: Mapping[str, str]) -> list[str] | N
 
 def _passed(status: str) -> set[str]:
     """Statuses a request may be in after ``status``."""
-    following = _LATER.get(status, ())
-    return {*following}.union(*map(_passed, following))
+    found: set[str] = set()
+    todo = [status]
+    while todo:
+        for later in _LATER.get(todo.pop(), ()):
+            if later not in found:
+                found.add(later)
+                todo.append(later)
+    return found

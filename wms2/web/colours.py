@@ -20,15 +20,28 @@ BAD = "bad"
 ENDED = "ended"
 
 _VALUES = {
-    IDLE: "new planned discovered info",
-    MOVING: "submitted planning active resubmitting validating_outputs validated_outputs removing_files"
-    " ready running open complete claimed completing recovering",
-    GOOD: "completed archived done valid enabled repaired healthy",
-    WAITING: "queued partial stopping cleaning halted pending draining maintenance asked waiting busy warning",
-    BAD: "held waiting_integrity failed done_unaccounted invalid refused dead unsettled degraded unreachable critical",
-    ENDED: "aborted cleaned stopped removed abandoned invalidated disabled discarded given_up accepted gone ended",
+    IDLE: ["new", "planned", "discovered", "info"],
+    MOVING: [
+        *("submitted", "planning", "active", "resubmitting", "validating_outputs", "validated_outputs", "removing_files"),
+        *("ready", "running", "open", "complete", "claimed", "completing", "recovering"),
+    ],
+    GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired", "healthy"],
+    WAITING: [
+        *("queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked", "waiting"),
+        "busy",
+        "warning",
+    ],
+    BAD: [
+        *("held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead", "unsettled", "degraded"),
+        "unreachable",
+        "critical",
+    ],
+    ENDED: [
+        *("aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"),
+        *("accepted", "gone", "ended"),
+    ],
 }
-COLOURS: dict[str, str] = {value: colour for colour, values in _VALUES.items() for value in values.split()}
+COLOURS: dict[str, str] = {value: colour for colour, values in _VALUES.items() for value in values}
 
 
 def colour(value: str) -> str:
