@@ -116,7 +116,8 @@ class Queue:
         if left > 0:
             wanted |= Q(pk__in=pausing.values("pk")[first : first + left])
         rows = {row.pk: row for row in Request.objects.filter(wanted).only(*_SHOWN).order_by("next_attempt_at", "id")}
-        found = [self.shown(rows.pop(row.waiting.key), row) for row in ranked if row.waiting.key in rows]
+        there = [row for row in ranked if row.waiting.key in rows]
+        found = [replace(self.shown(rows.pop(row.waiting.key), row), waits_for=row.waits_for) for row in there]
         return found + [QueuedRow(request) for request in rows.values()]
 
     def shown(self, request: Request, row: Ranked) -> QueuedRow:
@@ -128,7 +129,7 @@ class Queue:
 class QueuedRow:
     """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over.
 
-    ``waits_for``: what keeps it; empty: it would start with the next pass, or it is passed over.
+    ``waits_for``, on a page of the queue alone: what keeps it; empty: it would start with the next pass, or it is passed over.
     """
 
     request: Request
@@ -142,7 +143,7 @@ class QueuedRow:
 
 def _shown(request: Request, row: Ranked, policy: Policy, expected: Expected) -> QueuedRow:
     band = policy.band(urgent=request.urgent, priority=request.priority)
-    return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis, row.waits_for)
+    return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis)
 
 
 @dataclass(frozen=True, slots=True)
