@@ -37,7 +37,7 @@ AlertRouteSerializer = rows(
 class AlertFilters(django_filters.FilterSet):
     """Each narrows the list; all together must hold."""
 
-    open = TrueFalseFilter(field_name="ended_at", lookup_expr="isnull", help_text="whether it goes on")
+    open = TrueFalseFilter(method=whether(Q(ended_at=None)), help_text="whether it goes on")
     code = TextFilter(max_length=60)
     cause = TextFilter(max_length=200)
     severity = ChoicesFilter(choices=Severity.choices)

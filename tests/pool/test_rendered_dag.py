@@ -99,7 +99,7 @@ def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Cal
     inner = dag.ads("JobUniverse == 7 && DAGNodeName =!= undefined")
     assert {(ad["WMS2_Unit"], ad["WMS2_Fence"], ad["ExitCode"]) for ad in inner} == {("mg_000000", 1, 0), ("mg_000001", 1, 0)}
     assert len(inner) == 2
-    for log, interval in (("workflow.dag.dagman.out", 1), ("mg_000000/group.dag.dagman.out", 60)):
+    for log, interval in (("workflow.dag.dagman.out", 2), ("mg_000000/group.dag.dagman.out", 60)):
         said = (dag.directory / log).read_text()
         assert f"DAGMAN_QUEUE_UPDATE_INTERVAL setting: {interval}" in said
         assert "DAGMAN_USER_LOG_SCAN_INTERVAL setting: 1" in said
