@@ -11,7 +11,7 @@ lock keeps two passes from taking the same last slot. ``admission.placement`` ch
 from __future__ import annotations
 
 import uuid
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -82,6 +82,7 @@ from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.models import Wake
 from wms2.runtime import clock
 from wms2.runtime.due import mark_due
+from wms2.runtime.grouping import grouped
 from wms2.runtime.levels import Level
 from wms2.runtime.locks import Fenced, LockKey, lock_until_commit
 from wms2.runtime.passes import row_by_itself
@@ -458,9 +459,7 @@ def _report(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before
         return write(eligible(), Value(state.stopped, output_field=TextField()))
     closed, others, changed = shut(state, policy), eligible(), 0
     if waits:
-        said: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
-        for key, reason in waits.items():
-            said[reason].append(key)
+        said = grouped(waits, waits.__getitem__)
         own = Case(*(When(pk__in=keys, then=Value(reason)) for reason, keys in said.items()), output_field=TextField())
         changed, others = write(others.filter(pk__in=waits), own), others.exclude(pk__in=waits)
     if not closed:  # those that wait for their turn, as most do, are not read: an index has the others

@@ -302,10 +302,9 @@ class Request(models.Model):
                 name="idx_requests_kept",
                 condition=Q(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT),
             ),
-            models.Index(  # whose reason to wait a pass may have to change
-                fields=(
-                    "urgent",
-                ),  # the same for all: the index above would be taken before one in another order than the table's
+            # whose reason to wait a pass may have to change; in the order of idx_requests_eligible, which would be preferred else
+            models.Index(
+                fields=("urgent",),
                 name="idx_requests_own_reason",
                 condition=Q(status=RequestStatus.QUEUED, next_attempt_at__isnull=True) & ~Q(waiting_for=ITS_TURN),
             ),

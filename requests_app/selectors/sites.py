@@ -134,5 +134,5 @@ def sites_with_storage() -> QuerySet[Any]:
 
 
 def _number(rows: QuerySet[Any]) -> Subquery:
-    """None where there is none."""
+    """Rows by site; NULL for a site without any."""
     return Subquery(rows.order_by().values("site").annotate(number=Count("pk")).values("number"), output_field=IntegerField())

@@ -133,13 +133,7 @@ def plain_column(field: Field[Any, Any]) -> Callable[[Any], Any]:
 
 def said_column(name: str, label: str, says: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A column beside those of the table: ``says`` tells what it says of a row."""
-
-    @admin.display(description=label)
-    def column(row: Any) -> Any:
-        return says(row)
-
-    column.__name__ = name
-    return column
+    return _column(name, says, label)
 
 
 def worded(field: Field[Any, Any], words: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,7 +1,7 @@
 """``If-Match``: a change is made only to the version that its client has read (RFC 9110, 13.1.1).
 
 Owns: tags made of values, what the header says, and the refusal 412 when the version is another. Not here: what the
-version of a row is made of (``etags`` of the apps), the refusal 400 where there is none to compare (``wms2.api.views``).
+version of a row is made of (``etags`` of the apps), the refusal 400 of rows without a version (``wms2.api.views``).
 """
 
 from __future__ import annotations
