@@ -8,7 +8,6 @@ constraints make twice the same as once.
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from graphlib import CycleError, TopologicalSorter
@@ -31,7 +30,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.states import blocks_become
-from outputs_app.values import BlockLimits, DatasetRecord, MergedFile, UnitOutputs
+from outputs_app.values import BlockLimits, DatasetRecord, UnitOutputs
 from wms2.actions import must_apply
 from wms2.audit import audited
 from wms2.conf import conf
@@ -39,6 +38,7 @@ from wms2.errors import LedgerViolation
 from wms2.metrics.series import EFFECTS_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.due import mark_due
+from wms2.runtime.grouping import grouped
 from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS, notify
 from wms2.runtime.sql import sql_rows
 
@@ -72,9 +72,8 @@ def units_register(
             refused[unit.unit_id] = error
             continue
         known.files.update(_contents(unit))  # no other unit may bring them
-        places: dict[tuple[str, str], list[MergedFile]] = defaultdict(list)
-        for file in unit.files if unit.unit_id not in known.registered else ():
-            places[file.dataset, file.rse].append(file)
+        new = unit.files if unit.unit_id not in known.registered else ()
+        places = grouped(new, lambda file: (file.dataset, file.rse))
         brought += [UnitFiles(unit.unit_id, known.datasets[name], rse, files) for (name, rse), files in sorted(places.items())]
     units, full = units_join_blocks(brought=brought, limits=limits) if brought else Joined({}, frozenset())
     # after this, which locks the blocks

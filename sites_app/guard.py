@@ -20,6 +20,7 @@ from wms2.audit import audit
 from wms2.metrics.series import ALERTS_TOTAL
 from wms2.models import AuditEntry
 from wms2.runtime import clock
+from wms2.runtime.grouping import grouped
 from wms2.runtime.locks import Fenced
 from wms2.web.formatting import counted
 
@@ -134,9 +135,7 @@ def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
 
 def _schedds(now: datetime) -> dict[str, BadAtOnce]:
     """By pool. Pools too small to be judged alone are judged together, without those that are well."""
-    rows: defaultdict[str, list[Schedd]] = defaultdict(list)
-    for schedd in Schedd.objects.filter(_OBSERVED):
-        rows[schedd.pool_id].append(schedd)
+    rows = grouped(Schedd.objects.filter(_OBSERVED), lambda schedd: schedd.pool_id)
     small = [pool for pool, here in rows.items() if len(here) <= FEW and any(each.health in BAD_HEALTH for each in here)]
     together = [schedd for pool in small for schedd in rows[pool]]
     found = {}

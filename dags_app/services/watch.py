@@ -38,6 +38,7 @@ from wms2.errors import ServiceUnavailable, StaleState
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
 from wms2.runtime.due import mark_due
+from wms2.runtime.grouping import grouped
 from wms2.runtime.json_columns import mapping
 from wms2.runtime.locks import Fenced
 from wms2.runtime.passes import row_by_itself
@@ -138,9 +139,7 @@ def schedd_observe(
         _silent(check, answer, fenced)
         return Observed(answered=False)
     outer = [ad for ad in answer.ads if ad.parent_cluster is None]
-    units = defaultdict[int | None, list[DagmanAd]](list)
-    for each in answer.ads:
-        units[each.parent_cluster].append(each)
+    units = grouped(answer.ads, lambda each: each.parent_cluster)
     counted = _jobs_by_dag(answer.jobs)
     jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
     mine = {dag.pk: ad for dag in check.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}

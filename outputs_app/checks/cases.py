@@ -7,7 +7,6 @@ is needed again. Removing a file cuts its unit's claim: ``requests_app.services.
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from itertools import groupby
@@ -41,6 +40,7 @@ from wms2.errors import InvalidTransition
 from wms2.runtime import clock
 from wms2.runtime.columns import rows_with
 from wms2.runtime.due import mark_due
+from wms2.runtime.grouping import grouped
 from wms2.web.formatting import counted, duration
 
 #: How often each site with open cases is logged and counted as an alert.
@@ -74,9 +74,7 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
     repaired is not, if this was asked for afterwards, and waits for a person again. What was accepted with the same findings is
     not opened again.
     """
-    by_name: dict[str, list[FileFinding]] = defaultdict(list)
-    for finding in findings:
-        by_name[finding.name].append(finding)
+    by_name = grouped(findings, lambda finding: finding.name)
     rows = IntegrityCase.objects.filter(block=block, name__in=by_name)
     for case in rows.filter(state=CaseState.RESOLVED, action=CaseAction.ACCEPTED).order_by("id"):
         if _known(by_name.get(case.name, ()), case.findings):

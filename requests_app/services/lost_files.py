@@ -30,6 +30,7 @@ from requests_app.services.cases import UnitLoss, files_made_from, losses_change
 from requests_app.services.common import recorded_operation
 from requests_app.services.recovering import recover, recover_refused
 from wms2.errors import InvalidTransition, StaleState
+from wms2.runtime.grouping import grouped
 
 #: Names in one question: what a body has room for.
 MOST_FILES = 10_000
@@ -196,9 +197,7 @@ class _Search:
 
     def _grow(self, files: Mapping[OutputFile, str], refused: dict[str, str]) -> list[str]:
         """Take these in, each with why it goes; returns the LFNs that go and did not before."""
-        touched: dict[int, list[OutputFile]] = defaultdict(list)
-        for file in files:
-            touched[file.unit_id].append(file)
+        touched = grouped(files, lambda file: file.unit_id)
         units = {
             unit.pk: unit for unit in WorkUnit.objects.filter(pk__in=touched, state=WorkUnitState.DONE).select_related("dag")
         }
@@ -249,9 +248,7 @@ class _Search:
         return [file for file in made if file.lfn not in known]
 
     def _by_request(self) -> tuple[RequestLoss, ...]:
-        by_workflow: dict[uuid.UUID, list[_Found]] = defaultdict(list)
-        for found in self.units.values():
-            by_workflow[found.unit.workflow_id].append(found)
+        by_workflow = grouped(self.units.values(), lambda found: found.unit.workflow_id)
         rows = Request.objects.select_related("workflow").filter(workflow__in=list(by_workflow))
         return tuple(self._request_loss(row, by_workflow[row.workflow.pk]) for row in rows.order_by("created_at", "request_name"))
 
