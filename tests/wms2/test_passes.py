@@ -33,7 +33,7 @@ ONE_BY_NATURE = {
     "requests_app.lifecycle.alert_conditions._requests", "requests_app.lifecycle.alert_conditions._schedds",
     "requests_app.lifecycle.cleaner._write_down", "requests_app.lifecycle.cleaning._tidy",
     "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task",
-    "sites_app.pools._schedds_heard", "sites_app.pools._slots_heard", "sites_app.services._avoided",
+    "sites_app.guard._schedds", "sites_app.pools._schedds_heard", "sites_app.pools._slots_heard", "sites_app.services._avoided",
     "sites_app.services.site_bans_expire", "sites_app.sync.site_statuses_sync", "wms2.work.resources.leases_expire",
     "wms2.work.workers.pools_reconcile",
 }  # fmt: skip
