@@ -107,6 +107,7 @@ class WorkUnitClaim(models.Model):
                 condition=Q(kind=1, input_file=F("scope"), run=0) | Q(kind__in=(0, 2, 3), input_file__isnull=True),
                 name="claim_scope_fits_kind",
             ),
+            models.CheckConstraint(condition=~Q(kind=1) | Q(input_file__isnull=False), name="claim_of_a_file_names_it"),
         )
         indexes = (
             models.Index(fields=("input_file", "first"), name="claim_by_file", condition=Q(input_file__isnull=False)),

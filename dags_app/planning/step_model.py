@@ -116,9 +116,14 @@ class StepModel(NamedTuple):
         return bool(self._alike(layout))
 
     def margin(self, layout: Layout, margin: float) -> float:
-        """Margin that a layout must leave: little where just this ran, or has fewer threads than what was measured."""
-        known = self.has_run(layout) or (len(self.thread_counts) == 1 and layout.threads < self.thread_counts[0])
-        return margin / 4 if known else margin
+        """Margin that a layout must leave: none where the newest jobs ran so, or rounds would swing as means drift; little where
+        earlier ones did, or it has fewer threads than what was measured.
+        """
+        if self.has_run(layout):
+            newest = max(row.round_index for row in self.rows)
+            last = any((row.processes, row.threads) == layout for row in self.rows if row.round_index == newest)
+            return 0.0 if last else margin / 4
+        return margin / 4 if len(self.thread_counts) == 1 and layout.threads < self.thread_counts[0] else margin
 
     @property
     def thread_counts(self) -> list[int]:

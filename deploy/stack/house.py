@@ -19,7 +19,7 @@ PRODUCT = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
 LIMITS: Mapping[str, int] = {
     "product, lines of code": 47_600,
     "settings": 110,
-    "limits that operators change": 41,
+    "limits that operators change": 42,
     "serializers written by hand": 21,
     "dataclasses built at one place at most": 66,
     "functions of at most 3 lines with one caller": 69,

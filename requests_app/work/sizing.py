@@ -101,6 +101,7 @@ def _limits() -> SizingLimits:
         max_memory_per_core_mb=limits.max_memory_per_core_mb,
         memory_margin=limits.memory_margin,
         min_jobs=limits.sizing_min_jobs,
+        overcommit_max=limits.overcommit_max,
         jobs_per_work_unit=limits.jobs_per_work_unit,
     )
 

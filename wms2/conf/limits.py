@@ -50,6 +50,9 @@ class _Planning(_Group):
     BlockCloseMaxFiles the smaller counts; BlockCloseMaxSize counts so beside block_target_bytes"""
     sizing_min_jobs: int = Field(8, ge=1, le=10_000)
     """A step that fewer jobs have measured keeps the request's hints"""
+    overcommit_max: float = Field(1.0, ge=1, le=2)
+    """Threads of a step's processes together, as a multiple of the job's cores, where some of these are idle and memory allows;
+    1: no more than cores; from the next round or rescue of a request on"""
     generation_excess_factor: float = Field(2.0, ge=1.0, le=1000)
     """Events planned in all, lost ones and extensions included, at most so many times the number to generate that follows
     from the document"""

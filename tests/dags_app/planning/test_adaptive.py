@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bench import __main__ as benches
@@ -484,7 +484,14 @@ truths = st.builds(
 )
 
 
+def truth(
+    cpu_seconds: float, serial: float, waiting: float, base_mb: float, thread_mb: float, leak: float
+) -> simulation.StepTruth:
+    return simulation.StepTruth(cpu_seconds, serial, waiting, base_mb, thread_mb, leak, 0.0, 1.0, 1e5, 0.0)
+
+
 @given(st.lists(truths, min_size=1, max_size=3), st.sampled_from([1, 2, 4, 8, 16]), st.floats(0.2, 5.0))
+@example([truth(1, 0, 0, 500, 0, 0), truth(52, 0.8, 0, 4053, 396, 100), truth(182, 0.8, 0.4, 3261, 56, 400)], 4, 1.5)
 @settings(max_examples=100, deadline=None)
 def test_rounds_settle_and_do_not_swing(steps: list[simulation.StepTruth], cores: int, wrong: float) -> None:
     """Amdahl, waiting and leaking steps without noise: what a round measured does not send the next one back."""

@@ -110,6 +110,27 @@ def row(unit: WorkUnit, first: int, last: int, *, run: int = 1, live: bool = Tru
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (WorkUnitClaim.KIND_FILE_EVENTS, {}),
+        (WorkUnitClaim.KIND_FILE_EVENTS, {"input_file_id": 1, "scope": 2}),
+        (WorkUnitClaim.KIND_RUN_LUMIS, {"input_file_id": 1, "scope": 1}),
+        (4, {}),
+    ],
+    ids=["no file", "of another file", "lumis of a file", "unknown kind"],
+)
+def test_a_claim_without_the_file_that_it_is_of_is_refused(units, kind: int, changes: dict[str, int]) -> None:
+    """The same work could be claimed beside it: overlaps are looked for by file, or by request and run."""
+    for live in (True, False):
+        made = row(units[0], 1, 10, run=0 if kind == WorkUnitClaim.KIND_FILE_EVENTS else 1, live=live)
+        made.kind = kind
+        for name, value in changes.items():
+            setattr(made, name, value)
+        with pytest.raises(IntegrityError, match="claim_"), transaction.atomic():
+            made.save()
+
+
 SPANS = st.tuples(st.integers(1, 2), st.integers(1, 30), st.integers(0, 8)).map(lambda s: (s[0], s[1], s[1] + s[2]))
 STATEMENTS = st.lists(st.tuples(st.booleans(), st.lists(SPANS, min_size=1, max_size=4)), min_size=1, max_size=6)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from dags_app.histogram import counted
@@ -26,6 +28,7 @@ from requests_app.work.planner import round_plan
 from requests_app.work.rounds import round_close
 from requests_app.work.sizing import measured_of, rescue_sizing
 from sites_app.models import Site, SiteRse
+from tests.support.limits import set_limits
 from tests.support.rows import dag_row, generation_spec, request_row, unit_row, workflow_row
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,6 +136,24 @@ def test_an_adaptive_request_begins_with_one_unit_and_sizes_the_rounds_that_foll
     assert (profile.version, profile.steps["GenSim"].processes, profile.steps["GenSim"].threads) == (1, 1, 1)
     assert read_step_profile(Path(second.submit_dir)) == profile
     assert (Path(second.submit_dir) / "sizes.inc").read_text() == f"TASK_1_MEMORY_MB = {second.sizes['memory_mb']['1']}\n"
+
+
+def test_operators_may_let_steps_have_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_limits(monkeypatch, overcommit_max=1.5)
+    request = request_row(RequestStatus.PLANNING, adaptive=True)
+    spec = generation_spec(request.request_name, events=80_000)
+    steps = (replace(spec.steps[0], threads=4),)
+    workflow = workflow_row(request, replace(spec, steps=steps, resources=replace(spec.resources, cores=4, memory_mb=8000)))
+    first = plan(workflow)
+    end(first)
+    measure(first)
+    StepMeasurement.objects.update(threads=4, cpu_seconds=3 * F("wall_seconds"))
+
+    second = plan(workflow)
+    run = sizes_from_json(second.sizes).profile.steps["GenSim"]
+    assert (run.processes, run.threads) == (1, 6), "three of four cores were busy"
+    more = SizingDecision.objects.get(dag=second, what="threads")
+    assert (more.before, more.chosen, more.why) == (4, 6, "75% of the cores are busy")
 
 
 def test_a_first_round_that_brought_nothing_is_followed_by_another_small_one() -> None:
