@@ -104,14 +104,15 @@ def collect(
         if file.left_lumis is not None:
             todo = lumis.intersect(todo, file.left_lumis)
         without = lumis.intersect(file.lumis, unplannable) if unplannable else {}
-        for run, lumi, _ in lumis.iterate(lumis.intersect(todo, without)) if without else ():
-            refused.setdefault((run, lumi), []).append(file.lfn)
+        for run, first, last in lumis.iterate(lumis.intersect(todo, without)) if without else ():
+            for lumi in range(first, last + 1):
+                refused.setdefault((run, lumi), []).append(file.lfn)
         todo = lumis.subtract(todo, without) if without else todo
         if todo:
             run = next(iter(file.lumis))
             job_file = InputFile(file.lfn, file.size_bytes, file.events, None, None, file.parents if with_parents else ())
             mine = ReadableFile(job_file, choice.group(file.locations), todo, lumis.count(file.lumis) - lumis.count(without))
-            mine.events = max(0, file.events - sum(_known(file, *lumi) for lumi in (each[:2] for each in lumis.iterate(without))))
+            mine.events = max(0, file.events - _known(file, without)) if without else file.events
             held.append(((run, file.lumis[run], file.lfn), mine))
     held.sort(key=lambda each: each[0])
     excluded.sort(key=lambda each: each.lfn)
@@ -120,8 +121,10 @@ def collect(
     return tuple(mine for _, mine in held), tuple(excluded), refused
 
 
-def _known(file: InputFileSpec, run: int, lumi: int) -> int:
-    return sum(events for at, first, last, events in file.odd_lumis if at == run and first <= lumi <= last)
+def _known(file: InputFileSpec, ranges: LumiRanges) -> int:
+    """Events that the catalogue counts in those of its odd lumis that are in ``ranges``."""
+    odd = ((events, lumis.intersect({run: ((first, last),)}, ranges)) for run, first, last, events in file.odd_lumis)
+    return sum(events * lumis.count(held) for events, held in odd)
 
 
 class Segment(NamedTuple):

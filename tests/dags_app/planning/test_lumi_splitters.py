@@ -267,6 +267,16 @@ def test_a_lumi_that_is_known_to_run_too_long_is_refused_by_its_own_count_and_th
     assert not [each for each in split(workflow, [done]) if isinstance(each, RefusedLumi)], "it is not to be dealt"
 
 
+def test_neighbouring_lumis_that_are_known_to_run_too_long_are_each_refused_and_none_counts_for_the_others() -> None:
+    counts = [*((1, lumi, 10) for lumi in range(1, 10)), *((1, lumi, 60_000) for lumi in range(10, 13)), (2, 1, 90_000)]
+    events = sum(each[2] for each in counts)
+    giant = input_file(1, events=events, ranges={1: ((1, 12),), 2: ((1, 1),)}, odd_lumis=lumis.odd(counts, events))
+    found = list(split(by_events(1000, resources=ResourceSpec(1, 2000, 10.0, 1.0)), [giant]))
+    refused = [(each.run, each.lumi) for each in found if isinstance(each, RefusedLumi)]
+    assert refused == [(1, 10), (1, 11), (1, 12), (2, 1)]
+    assert [(each.events, each.mask) for each in found if isinstance(each, JobSpec)] == [(90, {1: ((1, 9),)})]
+
+
 def test_an_oversized_lumi_is_refused_wherever_it_lies_and_nothing_else_with_it() -> None:
     """WMCore refuses it only as the one lumi of its file, and loses the files that join the failed job."""
     files = [file(0, 1, 2, events=20), file(1, 3, 4, events=2002), file(2, 5, 5, events=1001), file(3, 6, 7, events=20)]
