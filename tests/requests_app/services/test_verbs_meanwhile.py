@@ -4,6 +4,7 @@ refused.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,12 +13,20 @@ from dags_app.models import DAG, DAGKind
 from outputs_app.models import DatasetOwner, Effect, EffectState
 from outputs_app.services import effect_retry_now
 from requests_app.models import Event, Request, RequestStatus
-from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
+from requests_app.services import (
+    request_abort,
+    request_complete,
+    request_fail,
+    request_invalidate,
+    request_release,
+    request_restart,
+)
 from requests_app.services.release import Changes, ReleaseMode, release_plan
 from requests_app.work.overrides import Overrides
 from tests.support.limits import set_limits
+from tests.support.scripted import documents
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import fresh, held, started
+from tests.support.scripted.progress import fresh, held, started, status, while_planned
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
 
@@ -48,6 +57,20 @@ def test_a_rescue_that_is_not_allowed_is_refused_and_not_turned_into_a_round(
     cycles(world)
     kinds = DAG.objects.filter(workflow__request=request).order_by("fence").values_list("kind", flat=True)
     assert list(kinds) == [DAGKind.FRESH, DAGKind.FAILURE_RESCUE]
+
+
+# --- while a round is planned
+
+
+def test_a_request_that_is_to_complete_with_what_is_done_while_it_is_planned_runs_no_further_round(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = world.request(documents.generation(300))
+    while_planned(monkeypatch, request, partial(request_complete, **BY))
+    world.cycle()
+    assert fresh(request).complete_early
+    cycles(world, 6)
+    assert (status(request), world.schedd.jobs) == (S.COMPLETED, [])
 
 
 # --- versions

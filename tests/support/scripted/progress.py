@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
 from dags_app.models import WorkUnit
 from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.work import planner
 from requests_app.work.ledger import ledger_of
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
@@ -18,6 +24,18 @@ DAY_SECONDS = 86_400.0
 def fresh(request: Request) -> Request:
     request.refresh_from_db()
     return request
+
+
+def while_planned(monkeypatch: pytest.MonkeyPatch, request: Request, operation: Callable[..., object]) -> None:
+    """The operation comes when what is left of the request has been read and its next round is not written yet."""
+    plan = planner.plan
+
+    def later(given: Any) -> Any:
+        monkeypatch.setattr(planner, "plan", plan)
+        operation(request=Request.objects.get(pk=request.pk))
+        return plan(given)
+
+    monkeypatch.setattr(planner, "plan", later)
 
 
 @once
