@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from requests_app.services.derive import flush_preview, flush_refused
 from requests_app.work.ledger import ledger_of
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import SourceFile
-from tests.support.scripted.progress import fresh, status
+from tests.support.scripted.progress import fresh, status, while_planned
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
@@ -97,6 +98,15 @@ def test_a_flush_of_a_held_request_counts_once_it_is_released(world: World) -> N
     request_release(request=request, **BY)
     cycles(world, 3)
     assert (sizes(request), fresh(request).flush) == ([2], False)
+
+
+def test_a_flush_while_it_is_planned_has_the_rest_planned_and_does_not_hold_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ask(world, {"files_per_job": 1}, files=2)
+    while_planned(monkeypatch, request, partial(request_flush, **BY))
+    cycles(world, 3)
+    assert (sizes(request), fresh(request).hold_reason) == ([2], "")
 
 
 def test_there_is_nothing_to_flush_where_no_input_grows(world: World) -> None:
