@@ -10,13 +10,13 @@ from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputSpec
 from requests_app.feed import emit_event
 from requests_app.models import TERMINAL, InputFile, Request, RequestStatus, Workflow
-from requests_app.services.common import recorded_operation
+from requests_app.services.common import live_dag_of, recorded_operation
 from requests_app.work.exclusions import files_taken
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.remaining import record_left_out
 from requests_app.work.spec import spec_of
 from wms2.actions import must_apply
-from wms2.errors import InvalidTransition
+from wms2.errors import InvalidTransition, StaleState
 from wms2.runtime import clock
 
 #: More files than these are not a person's decision.
@@ -31,6 +31,7 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
 
     Raises:
         InvalidTransition: nothing more is planned, or a file cannot be let in; nothing was changed.
+        StaleState: a round is being planned, maybe with lumis of these files from others.
     """
     with recorded_operation(request, actor, "input_files_restore", reason, files=list(lfns[:100]), number=len(lfns)):
         workflow = Workflow.objects.filter(request=request).first()
@@ -39,6 +40,8 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
         rows = _excluded(workflow, lfns)
         spec = spec_of(workflow)
         if spec.input is not None and spec.splitting.algorithm.by_lumi:
+            if request.status == RequestStatus.PLANNING and live_dag_of(request) is None:  # what is dealt is not claimed yet
+                raise StaleState(f"{request.request_name} is planned just now, with lumis of them maybe; try again in a moment")
             _refuse_late(workflow, spec.input, rows)
         InputFile.objects.filter(pk__in=[row.pk for row in rows]).update(
             excluded_at=None, excluded_reason="", excluded_by="", excluded_kind="", restored_at=clock.now()

@@ -14,20 +14,24 @@ from hypothesis import strategies as st
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis, writer
-from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi, SplittingAlgo
+from dags_app.planning.plan import LeftOut
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputSpec, LumiRanges, RefusedLumi, SplittingAlgo
 from requests_app.lease import Evaluation, evaluating
 from requests_app.models import InputFile, InputLumis, LumiFate, Request, RequestStatus, Workflow
+from requests_app.services import input_files_restore
 from requests_app.work import planner, sizing
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_lumis import lumis_rebuild, lumis_refuse
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.planner import round_plan
+from requests_app.work.remaining import record_left_out
 from requests_app.work.rounds import round_close
 from requests_app.work.spec import spec_of
 from sites_app.models import Site, SiteRse
 from tests.support.limits import set_limits
 from tests.support.rows import input_spec, workflow_row
-from wms2.errors import LedgerViolation
+from tests.support.scripted.progress import while_planned
+from wms2.errors import LedgerViolation, StaleState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FNAL, CERN = "T1_US_FNAL_Disk", "T2_CH_CERN"
@@ -223,6 +227,27 @@ def test_refused_lumis_are_kept_with_their_reason_and_never_planned() -> None:
     assert sorted(claimed(dag)) == [(1, n) for n in (1, 2, 5, 6, 8)]
     ledger = account(workflow)
     assert ledger.summary() == "0 lumis done, 5 planned, 0 attempted, 0 excluded, 3 refused, 0 left of 8"
+
+
+def test_a_file_is_not_let_in_while_a_round_may_be_planned_with_its_lumis_from_other_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    furnish()
+    held = frozenset((1, n) for n in range(1, 5))
+    workflow = request_for([File("/store/data/a.root", held, (FNAL,)), File("/store/data/b.root", held, (FNAL,))])
+    spec, lost = spec_of(workflow), [ExcludedFile("/store/data/b.root", "not there", ExclusionKind.LOST)]
+    record_left_out(workflow, spec, LeftOut(files=lost))
+    refused: list[str] = []
+
+    def restore(request: Request) -> None:
+        with pytest.raises(StaleState) as error:
+            input_files_restore(request=request, lfns=["/store/data/b.root"], actor="olga", reason="it is there")
+        refused.append(str(error.value))
+
+    while_planned(monkeypatch, workflow.request, restore)
+    assert plan(workflow) is not None
+    assert refused and "is planned" in refused[0]
+    assert InputFile.objects.get(lfn="/store/data/b.root").excluded_kind == ExclusionKind.LOST, "its share is not read, by name"
 
 
 def test_a_lumi_claimed_outside_what_is_wanted_is_a_violation() -> None:
