@@ -211,7 +211,8 @@ def only_waiting_left(workflow: Workflow, spec: WorkflowSpec) -> bool:
 
 def waiting_record(workflow: Workflow, *, waiting: Mapping[str, str], found: Iterable[str]) -> None:
     """Which files wait, by LFN with the reason, and which no longer do; in the caller's transaction."""
-    InputFile.objects.filter(workflow=workflow, lfn__in=list(found)).update(waiting_since=None, waiting_reason="")
+    over = [lfn for lfn in found if lfn not in waiting]  # a file that could be read may wait for others of its lumis
+    InputFile.objects.filter(workflow=workflow, lfn__in=over).update(waiting_since=None, waiting_reason="")
     by_reason = defaultdict[str, list[str]](list)
     for lfn, reason in waiting.items():
         by_reason[reason].append(lfn)

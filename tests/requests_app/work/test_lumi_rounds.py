@@ -250,6 +250,19 @@ def test_a_file_is_not_let_in_while_a_round_may_be_planned_with_its_lumis_from_o
     assert InputFile.objects.get(lfn="/store/data/b.root").excluded_kind == ExclusionKind.LOST, "its share is not read, by name"
 
 
+def test_files_of_a_lumi_without_a_common_site_wait_since_they_were_first_planned() -> None:
+    """Each could be read by itself; the alert on what waits counts from then."""
+    furnish()
+    held = frozenset([(1, 1)])
+    workflow = request_for([File("/store/data/a.root", held, (FNAL,)), File("/store/data/b.root", held, (CERN,))])
+    assert plan(workflow) is None
+    files = InputFile.objects.filter(workflow=workflow).order_by("lfn").values_list("waiting_since", flat=True)
+    before = list(files)
+    assert all(before)
+    assert plan(workflow) is None
+    assert list(files.all()) == before
+
+
 def test_a_lumi_claimed_outside_what_is_wanted_is_a_violation() -> None:
     furnish()
     workflow = request_for([File("/store/data/a.root", frozenset((1, n) for n in range(1, 9)), (FNAL,))])
