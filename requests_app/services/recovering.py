@@ -44,13 +44,11 @@ def recover(request: Request, actor: str, reason: str, *, files: int) -> None:
     names = OutputDataset.objects.filter(workflow__request=request).values_list("name", flat=True)
     names_claim(request_id=request.pk, family=request.family, names=names)
     Workflow.objects.filter(request=request).update(inputs_removed_at=None)
-    if request.complete_early:
-        _keep_left_out(request, actor, reason)
     evidence = {"files": files, "completed_at": request.completed_at.isoformat() if request.completed_at else None}
     transition(request, RequestStatus.WAITING_INTEGRITY, actor=actor, reason=f"lost: {reason}", evidence=evidence)
 
 
-def _keep_left_out(request: Request, actor: str, reason: str) -> None:
+def keep_left_out(request: Request, actor: str, reason: str) -> None:
     """It was completed early: what it was completed without stays out, and what it has is enough. Of a file that was begun the
     rest is made as well."""
     workflow, now = request.workflow, clock.now()

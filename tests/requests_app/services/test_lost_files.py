@@ -305,6 +305,27 @@ def test_of_a_request_that_was_completed_early_only_what_was_lost_is_made_again(
     assert sum(file.events for file in valid(request)) == events
 
 
+def test_what_is_lost_of_a_request_that_completes_early_is_made_again_before_it_has(world: World) -> None:
+    request = world.request(documents.generation(800))
+    world.cycle()
+    world.schedd.unit_done(world.job_of(request), "mg_000000")
+    world.cycle()
+    request_complete(request=Request.objects.get(pk=request.pk), **BY)
+    for _ in range(40):
+        world.cycle()
+        world.clock.advance(10)
+        request = Request.objects.get(pk=request.pk)
+        if request.status == S.VALIDATING_OUTPUTS:
+            break
+    events, lost = sum(file.events for file in valid(request)), valid(request)[0]
+    plan = lost_files_plan([lost.lfn])
+    assert plan.requests[0].then.endswith("this is made again before it completes")
+    lost_files_make_again(lfns=[lost.lfn], confirm=plan.confirm, **BY)
+    (request,) = completed(world, request)
+    assert not OutputFile.objects.get(pk=lost.pk).is_valid
+    assert sum(file.events for file in valid(request)) == events
+
+
 def test_what_is_done_from_a_lost_file_before_that_is_invalid_outside_waits_for_a_decision(world: World) -> None:
     """Its files come after the list was looked at, and DBS is slow to take the lost one back."""
     (parent,) = chain(world)
