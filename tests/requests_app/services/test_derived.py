@@ -241,6 +241,28 @@ def test_files_that_share_a_lumi_with_a_file_that_stays_stay_too(world: World) -
     assert (account(new).left_files, account(request).left_files) == (1, 1)
 
 
+def test_the_old_one_does_not_wait_for_files_of_which_the_other_reads_what_is_left(world: World) -> None:
+    dataset = world.source("Waits", *[30] * 6)
+    source, block = world.sources[dataset], f"{dataset}#1"
+    places = source.locations.pop(block)
+    old = world.request(documents.reprocessing(dataset, lumis_per_job=3))
+    for _ in range(6):
+        world.cycle()
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(60)
+    assert (status(old), "waits for a site of 3 input files" in old.waiting_for) == (S.QUEUED, True)
+    new = request_derive(request=old, **BY)
+    assert (account(old).left_lumis, account(new).left_lumis) == (0, 9)
+    assert not InputFile.objects.filter(waiting_since__isnull=False).exists(), "planning says of which of the two it is true"
+    for _ in range(12):
+        world.cycle()
+        world.clock.advance(1200)
+    assert (status(old), status(new)) == (S.COMPLETED, S.QUEUED), old.waiting_for
+    source.locations[block] = places
+    to_rest(world, new)
+
+
 @pytest.mark.dear("work that is divided twice is neither lost nor doubled")
 def test_derived_requests_can_be_derived_from(world: World) -> None:
     first = held(world, "generation", 0)
