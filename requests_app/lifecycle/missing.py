@@ -40,14 +40,16 @@ def wait_for_locations(evaluation: Evaluation) -> bool:
 
 
 def check_locations(evaluation: Evaluation) -> bool:
-    """QUEUED, and it is time to look again; True while nothing but files without a site is left, and none has one by now.
+    """QUEUED, and it is time to look again; True while nothing but files without a site is left, and none has one by now. What
+    completes early plans none of them.
 
     Looked for here and not in PLANNING, so that a request that waits for weeks takes no slot and changes no status.
     """
     request = evaluation.request
     workflow = Workflow.objects.filter(request=request).first()
     is_open = workflow is None or (workflow.input_closed_at is None and bool(workflow.input_dataset))
-    if workflow is None or is_open or (request.next_attempt_at and request.next_attempt_at > clock.now()):
+    paused = request.next_attempt_at is not None and request.next_attempt_at > clock.now()
+    if workflow is None or is_open or paused or request.complete_early:
         return False
     spec = spec_of(workflow)
     if not only_waiting_left(workflow, spec):

@@ -136,7 +136,8 @@ def request_complete(*, request: Request, actor: str, reason: str) -> None:
     with recorded_operation(request, actor, "request_complete", reason):
         if not applies(request, complete_refused(request)):
             return
-        put(request, complete_early=True)
+        pause = {"next_attempt_at": None, "waiting_for": ""} if request.status == S.QUEUED else {}
+        put(request, complete_early=True, **pause)
         if request.status == S.HELD:
             give_up(request, reason, files)
             states.transition(request, S.QUEUED, actor=actor, reason=reason)

@@ -27,6 +27,7 @@ from tests.support.limits import set_limits
 from tests.support.scripted import documents
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import fresh, held, started, status, while_planned
+from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
 
@@ -71,6 +72,24 @@ def test_a_request_that_is_to_complete_with_what_is_done_while_it_is_planned_run
     assert fresh(request).complete_early
     cycles(world, 6)
     assert (status(request), world.schedd.jobs) == (S.COMPLETED, [])
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 1}, {"lumis_per_job": 3}])
+def test_a_request_that_waits_for_a_site_of_its_input_completes_with_what_is_done_when_asked(
+    world: World, split: dict[str, int]
+) -> None:
+    dataset = world.source("Waits", *[30] * 6)
+    del world.sources[dataset].locations[f"{dataset}#1"]
+    request = world.request(documents.reprocessing(dataset, **split))
+    for _ in range(6):
+        world.cycle()
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(60)
+    assert (status(request), "waits for a site of 3 input files" in request.waiting_for) == (S.QUEUED, True)
+    request_complete(request=request, **BY)
+    cycles(world, 6)
+    assert status(request) is S.COMPLETED, request.waiting_for
 
 
 # --- versions
