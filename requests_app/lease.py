@@ -50,7 +50,8 @@ TIME_SLICE_SECONDS = 1.0
 #: The lease and its request, both locked, if it is still held; no key of them changes: rows that refer to them may be written by
 #: others meanwhile.
 _FENCE = """
-SELECT status, requests.epoch, complete_early FROM evaluation_leases lease JOIN requests ON requests.id = lease.request_id
+SELECT status, stop_intent, complete_early, requests.epoch
+FROM evaluation_leases lease JOIN requests ON requests.id = lease.request_id
 WHERE request_id = %s AND lease.epoch = %s FOR NO KEY UPDATE
 """
 #: What reading the requests of the last leases has taken in this process.
@@ -125,15 +126,15 @@ class Evaluation:
         """A transaction in which this evaluation still owns the request; the row is locked until commit. One inside is the same.
 
         Raises:
-            StaleState: the lease or the status changed, or nothing more is to be planned; nothing inside is written.
+            StaleState: the lease, the status or what an operator wants of the request changed; nothing inside is written.
         """
         if self.fence:
             yield
             return
         with transaction.atomic():
-            is_now = sql_rows(_FENCE, [self.request.pk, self.lease_epoch])
-            if is_now != [(self.request.status, self.request.epoch, self.request.complete_early)]:
-                raise LeaseLost(f"{self.request.request_name}: evaluated by another process or changed by an operator")
+            is_now, request = sql_rows(_FENCE, [self.request.pk, self.lease_epoch]), self.request
+            if is_now != [(request.status, request.stop_intent, request.complete_early, request.epoch)]:
+                raise LeaseLost(f"{request.request_name}: evaluated by another process or changed by an operator")
             self.fence = True
             try:
                 yield

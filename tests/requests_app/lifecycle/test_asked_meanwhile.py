@@ -1,0 +1,60 @@
+"""What operators ask while a worker evaluates the request, and no status changes by it: neither is done over the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dags_app.models import DAG
+from requests_app.lifecycle import stopping
+from requests_app.models import Request, RequestStatus
+from requests_app.services import request_abort, request_complete, request_stop
+from requests_app.work import planner
+from tests.support.scripted import documents
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import fresh, run_on, started
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+BY = {"actor": "olga", "reason": "decided meanwhile"}
+
+
+def asking(patch: pytest.MonkeyPatch, module: Any, name: str, ask: Callable[[], object]) -> None:
+    """What is asked once, in the middle of the evaluation, right before ``name`` does its part."""
+    does, waiting = getattr(module, name), [ask]
+
+    def one(*args: Any, **kwargs: Any) -> Any:
+        if waiting:
+            waiting.pop()()
+        return does(*args, **kwargs)
+
+    patch.setattr(module, name, one)
+
+
+def anew(request: Request) -> Request:
+    """Not the row that the evaluation has read."""
+    return Request.objects.get(pk=request.pk)
+
+
+def test_an_abort_while_the_end_of_a_stop_is_looked_for_stays_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The DAG aborted itself: a stop to go on becomes one to hold, and one for good stays what it is."""
+    request, job = started(world)
+    world.schedd.end(job, End.ABORTED)
+    world.observe()
+    request_stop(request=anew(request), **BY)
+    asking(monkeypatch, stopping, "dag_outcome", lambda: request_abort(request=anew(request), **BY))
+    for _ in range(3):
+        world.cycle()
+    assert (fresh(request).status, request.hold_code) == (S.ABORTED, ""), request.hold_reason
+    check(world)
+
+
+def test_nothing_is_planned_of_a_request_that_is_to_complete_early(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = world.request(documents.generation(300))
+    asking(monkeypatch, planner, "plan", lambda: request_complete(request=anew(request), **BY))
+    assert run_on(world, request) is S.COMPLETED
+    assert not DAG.objects.exists()
