@@ -52,6 +52,8 @@ def step_taken(evaluation: Evaluation) -> dict[str, Any]:
 
     Empty when none is passed, also when the steps were taken away meanwhile, or put off to a share not done yet.
     """
+    if evaluation.request.production_steps:  # which is not fenced, nor is the priority: operators say it at any moment
+        evaluation.request.refresh_from_db(fields=["priority", "production_steps"])
     steps = steps_of(evaluation.request)
     passed = steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))) if steps else 0
     if not passed:

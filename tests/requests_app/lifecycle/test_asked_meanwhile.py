@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG
-from requests_app.lifecycle import stopping
+from requests_app.lifecycle import finish, stopping
 from requests_app.models import Request, RequestStatus
-from requests_app.services import request_abort, request_complete, request_stop
+from requests_app.services import request_abort, request_complete, request_set_priority, request_set_steps, request_stop
 from requests_app.work import planner
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
@@ -58,3 +58,19 @@ def test_nothing_is_planned_of_a_request_that_is_to_complete_early(world: World,
     asking(monkeypatch, planner, "plan", lambda: request_complete(request=anew(request), **BY))
     assert run_on(world, request) is S.COMPLETED
     assert not DAG.objects.exists()
+
+
+def test_a_priority_that_is_set_while_a_round_ends_is_not_replaced_by_that_of_a_step(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = world.request(documents.generation(400))
+    request_set_steps(request=anew(request), steps=[{"fraction": 0.5, "priority": 200}], **BY)
+    world.cycle()
+
+    def ask() -> None:
+        request_set_steps(request=anew(request), steps=[], **BY)
+        request_set_priority(request=anew(request), priority=300_000, **BY)
+
+    asking(monkeypatch, finish, "check_input", ask)
+    assert run_on(world, request) is S.COMPLETED
+    assert request.priority == 300_000
