@@ -131,15 +131,19 @@ class Evaluation:
         if self.fence:
             yield
             return
-        with transaction.atomic():
-            is_now, request = sql_rows(_FENCE, [self.request.pk, self.lease_epoch]), self.request
-            if is_now != [(request.status, request.stop_intent, request.complete_early, request.epoch)]:
-                raise LeaseLost(f"{request.request_name}: evaluated by another process or changed by an operator")
-            self.fence = True
-            try:
+        request, before = self.request, dict(vars(self.request))
+        try:
+            with transaction.atomic():
+                is_now = sql_rows(_FENCE, [request.pk, self.lease_epoch])
+                if is_now != [(request.status, request.stop_intent, request.complete_early, request.epoch)]:
+                    raise LeaseLost(f"{request.request_name}: evaluated by another process or changed by an operator")
+                self.fence = True
                 yield
-            finally:
-                self.fence = False
+        except BaseException:
+            vars(request).update(before)  # what is taken back is not so
+            raise
+        finally:
+            self.fence = False
 
     def transition(
         self, to: RequestStatus, reason: str, evidence: dict[str, Any] | None = None, *, actor: str = ACTOR, **changes: Any

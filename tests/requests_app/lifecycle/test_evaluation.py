@@ -19,7 +19,7 @@ from requests_app import lease
 from requests_app.lease import Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.evaluator import CHANGED, HANDLERS, check_request, evaluate_one
 from requests_app.limits import limit_set
-from requests_app.models import EvaluationLease, Request, RequestStatus
+from requests_app.models import EvaluationLease, Request, RequestStatus, StopIntent
 from tests.support.calls import overdue, stopping
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.adapters.caller import retry_call
@@ -200,3 +200,27 @@ def test_a_lease_that_has_run_out_is_not_renewed(monkeypatch: pytest.MonkeyPatch
     assert lease._renew(held)
     EvaluationLease.objects.update(expires_at=overdue())
     assert not lease._renew(held)
+
+
+def test_a_step_that_breaks_after_its_transition_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken back with its transaction is not so: else nothing could be noted beside a status that the row has not."""
+    request = request_row(RequestStatus.STOPPING, stop_intent=StopIntent.ABORT)
+    workflow_row(request)
+
+    def breaks(request: Request) -> None:
+        raise ValueError("its blocks cannot be ended")
+
+    monkeypatch.setattr("requests_app.lifecycle.stopping.ended_follow_up", breaks)
+    for _ in range(2):
+        evaluate_one(request.pk)
+        request.refresh_from_db()
+        assert (request.status, request.last_error) == (RequestStatus.STOPPING, "ValueError: its blocks cannot be ended")
+        assert request.waiting_for.startswith("a repair of WMS2")
+    Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
+    evaluate_one(request.pk)
+    request.refresh_from_db()
+    assert request.alert_code == "slow_stopping"
+    monkeypatch.undo()
+    evaluate_one(request.pk)
+    request.refresh_from_db()
+    assert request.status == RequestStatus.ABORTED
