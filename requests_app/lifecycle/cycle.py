@@ -94,7 +94,7 @@ def run_cycle(*, force: bool = False) -> bool:
             with reconciling(leadership.fenced) as whole:
                 # ticks come more often than cycles, so that a standby takes over quickly
                 last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get("cycle_started_epoch", -math.inf)
-                now_level, since_last = level(), clock.now().timestamp() - float(last)
+                now_level, since_last = level(), abs(clock.now().timestamp() - float(last))  # the clock may have been set back
                 due = force or whole or since_last >= cycle_pause_seconds(now_level) * 0.9
                 if due:
                     broken = _cycle(leadership, now_level, since_last, 0 if whole else conf().sweep_seconds)

@@ -46,7 +46,7 @@ def rows_expire(leadership: Leadership) -> int:
     """
     now = clock.now()
     last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get(_DONE_EPOCH, 0)
-    if now.timestamp() - float(last) < PAUSE.total_seconds():
+    if abs(now.timestamp() - float(last)) < PAUSE.total_seconds():
         return 0
     removed, broken = dict[str, int](), list[str]()
     for rows in expired(now):

@@ -50,7 +50,7 @@ def reqmgr2_poll(*, force: bool = False) -> bool:
     Done twice at a time it is done once.
     """
     began, pause = clock.now(), timedelta(seconds=conf().reqmgr2_poll_seconds / 2)
-    just_now = Lease.objects.filter(name=POLL, heartbeat_at__gt=began - pause)
+    just_now = Lease.objects.filter(name=POLL, heartbeat_at__gt=began - pause, heartbeat_at__lt=began + pause)
     if not conf().reqmgr2_follow or (just_now.exists() and not force):
         return False
     try:

@@ -16,7 +16,10 @@ from outputs_app.models import Effect, EffectKind
 from requests_app.installation import MAX_CLOCK_SKEW_SECONDS, clock_verify, installation_claim
 from requests_app.lease import evaluating
 from requests_app.lifecycle import leader
+from requests_app.lifecycle.cycle import run_cycle
 from requests_app.models import Lease, RequestStatus
+from requests_app.reqmgr2 import following
+from requests_app.reqmgr2.following import reqmgr2_poll
 from sites_app.bans import bans_active, site_ban
 from sites_app.models import Site
 from tests.support.faults import fault
@@ -88,3 +91,22 @@ def test_a_process_with_a_wrong_clock_does_not_start_and_readyz_says_so(ahead, c
     with pytest.raises(CommandError, match="not started: this host's clock"):
         call_command("lifecycle_tick")
     assert "off the database's" in client.get("/readyz").json()["reasons"]["clock"]
+
+
+def test_a_clock_of_the_database_that_was_set_back_stops_neither_cycles_nor_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was done last is of the future then; also where another server, whose clock is behind, has taken its place."""
+    assert run_cycle()
+    assert not run_cycle()
+    ahead = clock.now() + timedelta(hours=1)
+    Lease.objects.update(data={"cycle_started_epoch": ahead.timestamp(), "cycle_ended_at": ahead.isoformat(), "seconds": 1})
+    assert run_cycle()
+    assert not run_cycle()
+
+    monkeypatch.setattr(following, "team_take", str)
+    monkeypatch.setattr(following, "requests_follow", lambda: None)
+    monkeypatch.setattr(following, "conf", lambda: conf().model_copy(update={"reqmgr2_follow": True}))
+    assert reqmgr2_poll()
+    assert not reqmgr2_poll()
+    Lease.objects.filter(name=following.POLL).update(heartbeat_at=ahead)
+    assert reqmgr2_poll()
+    assert not reqmgr2_poll()
