@@ -33,7 +33,7 @@ from sites_app.services import sites_avoided
 from wms2.adapters import factory
 from wms2.audit import audited
 from wms2.conf import conf
-from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
+from wms2.errors import CircuitOpen, InvalidTransition, ServiceRejected, ServiceUnavailable
 from wms2.runtime import clock, json_columns
 from wms2.runtime.in_force import in_force
 from wms2.runtime.passes import row_by_itself
@@ -83,7 +83,8 @@ def harvests_run() -> None:
                     _begin(row)
                 except ServiceUnavailable as error:
                     log.warning("where to harvest is not known, next time again", request_name=row.request_id, error=str(error))
-                    break
+                    if isinstance(error, CircuitOpen):  # it answers about no other either
+                        break
                 except ServiceRejected as error:
                     _not_begun(row, str(error))
     site_jobs_process(purpose=SiteJobPurpose.HARVEST, work=Work(_task, _settle, lambda site: conf().harvest_enabled, _slot))

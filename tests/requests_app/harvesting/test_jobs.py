@@ -258,6 +258,20 @@ def test_files_that_are_not_on_disk_and_a_silent_rucio_are_waited_for(place: Pla
     assert "no site that jobs may go to has any of 2 files on disk" in row.problem
 
 
+def test_one_of_which_rucio_says_nothing_readable_keeps_no_other_waiting(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.completed()
+    odd, says = OutputFile.objects.order_by("lfn")[0].lfn, place.rucio.file_replicas
+
+    def file_replicas(lfns: list[str]) -> dict[str, list[str]]:
+        if odd in lfns:
+            raise ServiceUnavailable("rucio", "file_replicas", "an answer that cannot be read")
+        return says(lfns)
+
+    monkeypatch.setattr(place.rucio, "file_replicas", file_replicas)
+    run()
+    assert states() == [(1, "waiting"), (2, "done")]
+
+
 def test_switched_off_nothing_is_submitted_and_what_waits_in_a_queue_comes_back(place: Place) -> None:
     place.completed(together=True)
     place.schedd.waiting = True
