@@ -31,7 +31,7 @@ from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResul
 from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, SITE_JOB_TIMEOUT_SECONDS, Work, site_job_begin, site_jobs_process
 from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect, OutputFile
-from requests_app.alerts import alert_off, report_broken
+from requests_app.alerts import alert_off, alerted, report_broken
 from requests_app.lifecycle.packing import LOST, UNSETTLED, seen_in_queues
 from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, Request, RequestStatus, Workflow
 from wms2.adapters import factory
@@ -77,6 +77,8 @@ def leftovers_remove() -> None:
             with row_by_itself("leftovers", site, partial(_not_begun, site)):
                 _begin(site)
     site_jobs_process(purpose=SiteJobPurpose.REMOVE, work=Work(_task, _settle, _wanted))
+    with transaction.atomic():
+        _report(Q(request__in=alerted("leftovers_stay")))  # the last may have been discarded
 
 
 def rounds_unneeded(now: datetime) -> QuerySet[DAG]:

@@ -25,7 +25,8 @@ from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, O
 from requests_app.alerts import alert
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import CLEANER_GRACE_DAYS, leftovers_remove
-from requests_app.models import CleanupPolicy, Event, Request, RequestStatus, Workflow
+from requests_app.models import CleanupPolicy, DeadLetter, Event, Request, RequestStatus, Workflow
+from requests_app.services.dead_letters import dead_letter_discard
 from tests.support.calls import stopping
 from tests.support.locking import aside
 from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step, write_sites
@@ -333,6 +334,26 @@ def test_a_request_that_completed_with_files_left_is_told_of_no_more_when_the_la
         assert request.alert_code == left
         assert (Workflow.objects.get().inputs_removed_at is None) == bool(left)
     assert Event.objects.filter(request=request, kind="alert_over", data__code="leftovers_stay").count() == 1
+
+
+def test_what_stays_and_was_given_up_by_an_operator_is_no_alert_any_more(place: Place, round_dag: DAG) -> None:
+    unit, lfn = failed(round_dag), place.unmerged()
+    place.ran_at(unit, FNAL)
+    place.stored(lfn).unlink()
+    place.stored(lfn).mkdir()  # no file: the storage refuses to unlink it
+    place.journal(unit, "processing", [lfn])
+    clean()
+    request = Request.objects.get()
+    alert(request, "leftovers_stay", "not removed")
+    Leftover.objects.update(tries=3)
+    clean()
+    request.refresh_from_db()
+    assert request.alert_code == "leftovers_stay"
+    dead_letter_discard(dead_letter=DeadLetter.objects.get(kind="leftover"), actor="olga", reason="the site has closed")
+    clean()
+    request.refresh_from_db()
+    assert request.alert_code == ""
+    assert Workflow.objects.get().inputs_removed_at is not None
 
 
 def test_another_alert_of_it_stays(place: Place, round_dag: DAG) -> None:
