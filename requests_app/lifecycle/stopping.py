@@ -14,7 +14,7 @@ from dags_app.services.outcome import dag_outcome, dispute_note
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_run_again
 from dags_app.services.submit import dag_adopt, dag_record_submission, maybe_submitted, submission_unknown_seconds
 from dags_app.states import dag_transition
-from requests_app.alerts import alert
+from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import nothing_more, validate_when_registered
 from requests_app.lifecycle.lost_queue import end_lost_stopping, hold_at_least, report_obstacle
@@ -53,6 +53,8 @@ def handle_stopping(evaluation: Evaluation) -> None:
     except (ServiceUnavailable, ServiceRejected) as error:  # refused: e.g. our token may not remove this job
         evaluation.note(waiting_for=f"proof that the DAG is gone: {error}", last_error=str(error))
         alert(evaluation.request, "stop_unanswered", f"the stop cannot be proved: {error}")
+    else:
+        alert_over(evaluation, "stop_unanswered")
 
 
 def _stop_running(evaluation: Evaluation, dag: DAG) -> None:

@@ -37,7 +37,7 @@ from dags_app.services.units import (
 from outputs_app.blocks.filling import blocks_check
 from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
-from requests_app.alerts import alert
+from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import StopIntent
 from requests_app.work.block_limits import block_limits, blocks_go_on
@@ -108,6 +108,9 @@ def _account(evaluation: Evaluation, dag: DAG, nodes: UnitNodes) -> int:
         done, refused = _units_account(evaluation, dag, settled) if settled else (0, [])
         count += done
         violations += [*wrong, *refused]
+    left = WorkUnit.objects.filter(workflow=evaluation.request.workflow, state=WorkUnitState.DONE_UNACCOUNTED)
+    if count and evaluation.request.alert_code and not left.exists():
+        alert_over(evaluation, "units_unaccounted")
     if violations:
         raise violations[0]
     return count

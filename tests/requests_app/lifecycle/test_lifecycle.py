@@ -12,7 +12,7 @@ from requests_app.lifecycle import planning
 from requests_app.models import Event, HoldCode, Request, RequestStatus, Workflow
 from requests_app.services import request_abort, request_hold, request_release
 from tests.support.scripted import documents
-from tests.support.scripted.dagman import Account
+from tests.support.scripted.dagman import Account, write_manifest
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import run_on, started, status
@@ -154,6 +154,28 @@ def test_alerts_that_take_turns_are_told_once_each(world: World) -> None:
         world.cycle()
     reported = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
     assert sorted(reported) == ["outcome_unknown", "units_unaccounted"]
+
+
+def test_the_alert_of_a_manifest_that_is_not_there_is_over_once_all_are_accounted(world: World) -> None:
+    """While the DAG runs on, which may be for weeks: a manifest shows a moment late on a shared file system."""
+    request, job = started(world)
+    for unit in ("mg_000000", "mg_000001"):
+        world.schedd.unit_done(job, unit, Account.MISSING)
+        world.cycle()
+    for unit, left in (("mg_000000", "units_unaccounted"), ("mg_000001", "")):
+        write_manifest(job.directory, unit, job.fence, Account.RIGHT)
+        world.cycle()
+        assert (status(request), request.alert_code) == (S.ACTIVE, left)
+
+
+def test_the_alert_of_a_stop_that_could_not_be_proved_is_over_once_it_is_under_way(world: World) -> None:
+    request, _ = started(world)
+    request_abort(request=request, actor="op", reason="enough")
+    world.schedd.removes_late = True
+    world.scripts["htcondor"].arm(Mode.REFUSED)
+    for alert in ("stop_unanswered", ""):
+        world.cycle()
+        assert (status(request), request.alert_code) == (S.STOPPING, alert), request.waiting_for
 
 
 def test_an_import_that_failed_is_not_tried_again_before_its_time(world: World) -> None:
