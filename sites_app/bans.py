@@ -47,6 +47,11 @@ def bans_active(site: str | None = None) -> QuerySet[SiteBan]:
     return rows if site is None else rows.filter(site_id=site)
 
 
+def bans_judged(site: Any) -> QuerySet[SiteBan]:
+    """Of a site, those in force that say something of it: not what stands for site lists of requests."""
+    return bans_active(site).exclude(reason__startswith=LEFT)
+
+
 def bans_left(workflow_id: Any) -> QuerySet[SiteBan]:
     """Of a workflow, those in force that stand for sites taken off its request's lists."""
     return bans_active().filter(workflow_id=workflow_id, reason__startswith=LEFT)
@@ -116,7 +121,7 @@ def site_promote(site: Site, others_do_well: Callable[[Collection[uuid.UUID], da
     Raises:
         InvalidTransition: the guard objects, or others do well there.
     """
-    bans = {ban.workflow_id: ban.created_at for ban in bans_active(site.name)}
+    bans = {ban.workflow_id: ban.created_at for ban in bans_judged(site.name)}
     workflows = {pk for pk in bans if pk is not None}
     if len(workflows) < in_force().site_ban_promotion_threshold or None in bans:
         return None

@@ -15,7 +15,7 @@ from dags_app.payload.contract.layout import SITE_INCLUDE, SITE_MACRO
 from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import preview, request_abort, request_complete, request_set_sites, request_stop
-from sites_app.bans import SiteFailures, bans_active
+from sites_app.bans import LEFT, SiteFailures, bans_active
 from sites_app.models import Pool, PoolSite, Site, SiteBan, SiteStatus
 from sites_app.services import (
     site_ban_by_operator,
@@ -222,6 +222,28 @@ def test_a_site_where_others_do_well_meanwhile_is_not_banned_for_all() -> None:
     assert "1 work units of others were done there" in str(vars(refused))
     stranger, _ = _with_sites()
     assert "T2_A" not in sites_avoided(stranger.workflow.pk)
+
+
+def _taken_off_the_lists(request: Request) -> SiteBan:
+    """What a change of a request's site lists leaves for T2_A."""
+    site, until = Site.objects.get(pk="T2_A"), timezone.now() + timedelta(days=3650)
+    about = {"workflow": request.workflow, "expires_at": until, "insist": True}
+    return site_ban_by_operator(site=site, actor="olga", reason=f"{LEFT}: its data are elsewhere", **about)
+
+
+def test_site_lists_of_requests_speak_for_no_ban_of_all_and_against_none() -> None:
+    """What stands for a list that people have changed says nothing of the site, and may be years old."""
+    for _ in range(3):
+        _taken_off_the_lists(_with_sites()[0])
+    SiteBan.objects.update(created_at=timezone.now() - timedelta(days=90))
+    judged = [_with_sites()[0] for _ in range(3)]
+    unit_row(
+        dag_row(workflow_row()), state=WorkUnitState.DONE, manifest_sha256="x", fence=1, site="T2_A",
+        done_at=timezone.now() - timedelta(days=9),
+    )  # fmt: skip
+    for number, request in enumerate(judged, start=1):
+        sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)})
+        assert bans_active("T2_A").filter(workflow__isnull=True).exists() == (number == 3)
 
 
 def test_an_expired_or_lifted_ban_is_none() -> None:
