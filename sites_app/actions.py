@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from sites_app import pools
-from sites_app.bans import bans_active
+from sites_app.bans import LEFT, OF_LISTS, bans_active, bans_judged
 from sites_app.models import Pool, PoolState, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.services import (
@@ -78,7 +78,7 @@ def _ban_preview(site: Site) -> list[str]:
 def _unban_refused(site: Site) -> str:
     """Pages read with the site whether it has bans (``has_bans``)."""
     has_bans = getattr(site, "has_bans", None)
-    return "" if (bans_active(site.name).exists() if has_bans is None else has_bans) else "No ban is in force."
+    return "" if (bans_judged(site.name).exists() if has_bans is None else has_bans) else "No ban is in force."
 
 
 declare(
@@ -132,7 +132,7 @@ declare(
     Action(
         "unban", "Lift bans", "Lift every ban of the site in force, or that of one request. None in force is no error.",
         site_unban_by_operator,
-        preview_each(lambda site: [f"{b.reason} (until {b.expires_at:%Y-%m-%d %H:%M} UTC)" for b in bans_active(site.name)]),
+        preview_each(lambda site: [f"{b.reason} (until {b.expires_at:%Y-%m-%d %H:%M} UTC)" for b in bans_judged(site.name)]),
         (Field("request_name", Kind.NAME, "only the ban of this request"),),
         _unban_refused,
         prepare=_of_workflow, path="ban", method="delete", roles=OWN, inverse="ban",
@@ -163,7 +163,9 @@ declare(
     ),
     Action(
         "lift", "Lift", "Lift a single ban: new submissions may send work there again.", _lift, roles=OWN,
-        refused=lambda ban: "" if ban.removed_at is None else f"It was lifted by {ban.removed_by}.",
+        refused=lambda ban: (
+            f"It was lifted by {ban.removed_by}." if ban.removed_at else OF_LISTS if ban.reason.startswith(LEFT) else ""
+        ),
     ),
 )  # fmt: skip
 

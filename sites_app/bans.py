@@ -25,6 +25,7 @@ AUTOMATIC = "wms2"
 BAN = "site_ban"
 #: What a ban says of a site that has been taken off a request's lists; it is lifted when the site comes back.
 LEFT = "no longer on the request's site lists"
+OF_LISTS = "It stands for the site lists of its request; change these."
 #: So long before the first of several bans work that was done speaks for the site.
 WELL_BEFORE = timedelta(hours=1)
 

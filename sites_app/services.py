@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from django.db.models import Q, QuerySet
 
-from sites_app.bans import AUTOMATIC, bans_active, by_whom, site_ban
+from sites_app.bans import AUTOMATIC, LEFT, OF_LISTS, bans_active, bans_judged, by_whom, site_ban
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites, known_site_names
@@ -199,16 +199,19 @@ def site_ban_by_operator(
 
 
 def site_unban_by_operator(*, site: Site, actor: str, reason: str, workflow: Any = None, ban_id: uuid.UUID | None = None) -> int:
-    """Remove the bans of a site, those of one workflow, or a single one; the number removed.
+    """Remove the bans of a site, those of one workflow, or a single one; the number removed. What stands for a request's site
+    lists goes with a change of these.
 
-    None in force is no error: done twice it is done once.
+    None in force is no error: done twice it is done once. Raises InvalidTransition: the single one stands for site lists.
     """
     with _audited(actor, "site_unban", site, reason, workflow=str(workflow.pk) if workflow else "all"):
-        rows = bans_active(site.name)
+        rows = bans_judged(site.name) if ban_id is None else bans_active(site.name)
         if workflow is not None:
             rows = rows.filter(workflow_id=workflow.pk)
         if ban_id is not None:
             rows = rows.filter(pk=ban_id)
+            if workflow is None and rows.filter(reason__startswith=LEFT).exists():
+                raise InvalidTransition(f"{site.name}: {OF_LISTS}")
         removed = [ban.pk for ban in rows.select_for_update()]
         SiteBan.objects.filter(pk__in=removed).update(removed_at=clock.now(), removed_by=actor)
         if removed:

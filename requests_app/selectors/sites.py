@@ -12,7 +12,7 @@ from django.db.models import Count, Exists, IntegerField, OuterRef, QuerySet, Su
 from dags_app.models import IN_QUEUE, LIVE_SITE_JOB, Leftover, SiteJob, WorkUnitState
 from requests_app.models import TERMINAL, RequestStatus
 from requests_app.selectors.parts import LEFTOVER_FAILING, LEFTOVER_OPEN
-from sites_app.bans import bans_active
+from sites_app.bans import bans_judged
 from sites_app.models import Site, SiteRse
 from wms2.runtime.sql import sql_rows
 from wms2.web.formatting import word
@@ -129,7 +129,7 @@ def sites_with_storage() -> QuerySet[Any]:
         leftovers=_number(leftovers),
         leftovers_failing=_number(leftovers.filter(LEFTOVER_FAILING)),
         site_jobs=_number(SiteJob.objects.filter(site=OuterRef("pk"), state__in=LIVE_SITE_JOB)),
-        has_bans=Exists(bans_active().filter(site=OuterRef("pk"))),
+        has_bans=Exists(bans_judged(OuterRef("pk"))),
     )
 
 

@@ -29,7 +29,8 @@ from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
-from wms2.errors import ServiceUnavailable
+from wms2.actions import perform, resource_type_of, will_happen
+from wms2.errors import InvalidTransition, ServiceUnavailable
 from wms2.models import AuditEntry
 from wms2.web.formatting import counted
 
@@ -244,6 +245,21 @@ def test_site_lists_of_requests_speak_for_no_ban_of_all_and_against_none() -> No
     for number, request in enumerate(judged, start=1):
         sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)})
         assert bans_active("T2_A").filter(workflow__isnull=True).exists() == (number == 3)
+
+
+def test_lifting_the_bans_of_a_site_opens_it_to_no_request_whose_lists_leave_it_out() -> None:
+    request, _ = _with_sites()
+    left = _taken_off_the_lists(request)
+    site = Site.objects.get(pk="T2_A")
+    site_ban_by_operator(site=site, actor="olga", reason="full disk")
+    assert site_unban_by_operator(site=site, actor="sam", reason="there is room again") == 1
+    assert list(sites_avoided(request.workflow.pk)) == ["T2_A"], "a rescue has the site in its files"
+    resource_type = resource_type_of(Site)
+    unban = next(each for each in resource_type.actions if each.name == "unban")
+    assert (unban.refused(site), will_happen(unban, [site])[site.pk]) == ("No ban is in force.", [])
+    lift = next(each for each in resource_type_of(SiteBan).actions if each.name == "lift")
+    with pytest.raises(InvalidTransition, match="site lists"):
+        perform(lift, left, "sam", {"reason": "there is room again"})
 
 
 def test_an_expired_or_lifted_ban_is_none() -> None:
