@@ -28,8 +28,10 @@ from wms2.web.formatting import counted
 
 #: On one's own sites.
 OWN = (Role.SITE_ADMIN, Role.OPERATOR)
-#: The field that the service calls ``drain_until``.
-UNTIL = Field("until", Kind.MOMENT, "UTC, e.g. 2026-12-24 08:00; the site is enabled again then; without it, by a person")
+#: The field that the service calls ``drain_until``. Who may not enable a site says no time at which it is enabled.
+UNTIL = Field(
+    "until", Kind.MOMENT, "UTC, e.g. 2026-12-24 08:00; it is enabled again then; without it, by a person", roles=(Role.OPERATOR,)
+)
 _REQUEST = Field("request_name", Kind.NAME, "only for this request; without it, for every request")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import fields
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from requests_app import lease, service_level
@@ -159,6 +161,9 @@ def test_a_site_admins_day() -> None:
     problem(rest.post(f"{sites}/T2_DE_DESY/ban", {**WHY, "insist": True}), 403, "permission_denied")
     problem(rest.post(f"{sites}/T2_DE_DESY/disable", WHY), 403, "permission_denied")
     problem(rest.patch(f"{sites}/T2_DE_DESY", {"status": "enabled", **WHY}), 403, "permission_denied")
+    until = {**WHY, "until": (timezone.now() + timedelta(minutes=1)).isoformat()}  # then it would be enabled
+    problem(rest.post(f"{sites}/T2_DE_DESY/drain", until), 403, "permission_denied")
+    assert 'name="until"' not in browser.get(button("sites_app/site", "drain"), {"id": "T2_DE_DESY"}).content.decode()
     request = request_row(RequestStatus.QUEUED, requestor="sam")
     problem(rest.post(f"{REQUESTS}/{request.request_name}/hold", WHY), 403, "permission_denied")
 
