@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import FailureRule
+from outputs_app.models import Placement
 from requests_app.models import Limit, Request, RequestStatus
 from sites_app.models import Site, SiteStatus
 from tests.support.rows import request_row
@@ -107,3 +108,10 @@ def test_notes_are_json_that_the_database_takes() -> None:
     Site.objects.create(name="T2_CH_CERN")
     with pytest.raises(CommandError, match="notes"):
         operate("site", "T2_CH_CERN", "note", "--reason", "x", "--notes", '{"a": NaN}')
+
+
+def test_what_a_row_has_beside_the_fields_of_an_operation_is_not_given_to_it() -> None:
+    row = Placement.objects.create(campaign="Run3", tier="AOD", tape=True, disk_days=7)
+    operate("placement", str(row.pk), "change", "--reason", "x", "--disk-days", "3")
+    row.refresh_from_db()
+    assert (row.tape, row.disk_days) == (True, 3)

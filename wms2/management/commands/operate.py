@@ -104,7 +104,7 @@ def _reading(one: Field) -> dict[str, Any]:
 
 def _fields(action: Action, row: Any, options: dict[str, Any]) -> dict[str, Any]:
     """What was given, over what the row has; an empty text takes away a value that may be missing."""
-    has = {name: value for name, value in action.initial(row).items() if value not in (None, "")}
+    has = {name: value for name, value in action.initial(row).items() if value not in (None, "") and _FIELD + name in options}
     given = has | {one.name: options[_FIELD + one.name] for one in action.fields if options[_FIELD + one.name] is not None}
     may_be_missing = {one.name for one in action.fields if one.blank is not OMIT and one.kind is not Kind.TEXT}
     return {name: value for name, value in given.items() if value != "" or name not in may_be_missing}
