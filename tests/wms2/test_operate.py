@@ -11,7 +11,7 @@ from dags_app.failure_rules import failure_rules_load
 from dags_app.models import FailureRule
 from outputs_app.models import Placement
 from requests_app.models import Limit, Request, RequestStatus
-from sites_app.models import Site, SiteStatus
+from sites_app.models import Pool, Site, SiteStatus
 from tests.support.rows import request_row
 from wms2.models import AuditEntry
 
@@ -115,3 +115,24 @@ def test_what_a_row_has_beside_the_fields_of_an_operation_is_not_given_to_it() -
     operate("placement", str(row.pk), "change", "--reason", "x", "--disk-days", "3")
     row.refresh_from_db()
     assert (row.tape, row.disk_days) == (True, 3)
+
+
+def test_what_was_set_for_a_request_is_taken_away_by_an_empty_text() -> None:
+    Pool.objects.create(name="pool-1", collector="pool-1:9618", file_system="one")
+    request = request_row(S.QUEUED)
+    limits = ("--max-merge", "5", "--max-processing", "100")
+    operate("request", request.request_name, "throttle", "--reason", "x", *limits)
+    operate("request", request.request_name, "pools", "--reason", "x", "--pools", "pool-1")
+    operate("request", request.request_name, "throttle", "--reason", "x", "--max-merge", "")
+    request.refresh_from_db()
+    assert request.overrides == {"max_processing": 100, "pools": ["pool-1"]}
+    operate("request", request.request_name, "pools", "--reason", "x", "--pools", "")
+    request.refresh_from_db()
+    assert request.overrides == {"max_processing": 100}
+
+
+def test_a_flag_that_is_set_can_be_taken_away() -> None:
+    row = Placement.objects.create(campaign="Run3", tier="AOD", tape=True, disk_days=7)
+    operate("placement", str(row.pk), "change", "--reason", "x", "--no-tape")
+    row.refresh_from_db()
+    assert (row.tape, row.disk_days) == (False, 7)

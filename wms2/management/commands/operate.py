@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -11,7 +11,6 @@ from django.db import OperationalError
 from rest_framework.exceptions import ParseError
 
 from wms2.actions import (
-    OMIT,
     REFUSALS,
     Action,
     Field,
@@ -92,7 +91,7 @@ def _options(parser: ArgumentParser, action: Action) -> None:
 def _reading(one: Field) -> dict[str, Any]:
     match one.kind:
         case Kind.FLAG:
-            return {"action": "store_true", "default": None}
+            return {"action": BooleanOptionalAction, "default": None}
         case Kind.TEXTS | Kind.SITES | Kind.LFNS:
             return {"action": "append", "metavar": "TEXT"}
         case Kind.NOTES:
@@ -106,8 +105,8 @@ def _fields(action: Action, row: Any, options: dict[str, Any]) -> dict[str, Any]
     """What was given, over what the row has; an empty text takes away a value that may be missing."""
     has = {name: value for name, value in action.initial(row).items() if value not in (None, "") and _FIELD + name in options}
     given = has | {one.name: options[_FIELD + one.name] for one in action.fields if options[_FIELD + one.name] is not None}
-    may_be_missing = {one.name for one in action.fields if one.blank is not OMIT and one.kind is not Kind.TEXT}
-    return {name: value for name, value in given.items() if value != "" or name not in may_be_missing}
+    may_be_missing = {one.name for one in action.fields if not one.required and one.kind is not Kind.TEXT}
+    return {name: value for name, value in given.items() if value not in ("", [""]) or name not in may_be_missing}
 
 
 def _json(text: str) -> Any:
