@@ -28,6 +28,7 @@ from wms2.api.problems import flattened, several
 from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition
 from wms2.identities.grants import denial, may, require
+from wms2.identities.service_accounts import ended_because
 from wms2.models import BulkItem, BulkResult, BulkRun
 from wms2.runtime import clock
 from wms2.runtime.notify import RUN_BULK, notify
@@ -155,8 +156,9 @@ def _report(run: BulkRun, problem: str) -> None:
 
 
 def _go_on(run: BulkRun, ends: float) -> None:
-    if get_user_model().objects.filter(username=run.actor, is_active=False).exists():
-        bulk_cancel(run=run, actor="wms2", reason=f"{run.actor} is not active any more")
+    user = get_user_model().objects.select_related("service_account__owner").filter(username=run.actor).first()
+    if why := ended_because(user) if user else f"there is no user {run.actor} any more":
+        bulk_cancel(run=run, actor="wms2", reason=why)
         return
     try:
         resource_type, action = _declared(run)

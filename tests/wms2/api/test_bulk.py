@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from requests_app import services
 from requests_app.models import Request, RequestStatus
 from tests.support.problems import problem
 from tests.support.rows import request_row
-from wms2.models import AuditEntry, BulkItem, BulkRun
+from wms2.models import AuditEntry, BulkItem, BulkRun, ServiceAccount
 from wms2.work.bulk import bulk_cancel, bulk_go_on
 
 pytestmark = pytest.mark.django_db
@@ -103,7 +105,26 @@ def test_a_run_whose_user_was_deactivated_goes_no_further(operator: APIClient) -
     User.objects.filter(username="olga").update(is_active=False)
     go_on()
     assert [result for result, _ in results(run).values()] == ["waiting", "waiting"]
-    assert BulkRun.objects.get().cancelled == "wms2: olga is not active any more"
+    assert BulkRun.objects.get().cancelled == "wms2: the user olga is not active"
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        (lambda: User.objects.filter(username="paula").update(is_active=False), "the owner of the service account olga, paula,"),
+        (lambda: User.objects.filter(username="paula").delete(), "the owner of the service account olga has left"),
+        (lambda: User.objects.filter(username="olga").delete(), "there is no user olga any more"),
+    ],
+)
+def test_a_run_of_a_program_ends_with_whom_it_belongs_to(operator: APIClient, ends: Callable[[], object], why: str) -> None:
+    held(2)
+    owner, program = User.objects.create_user("paula"), User.objects.get(username="olga")
+    ServiceAccount.objects.create(user=program, owner=owner, purpose="test", created_at=timezone.now(), created_by="ada")
+    run = operator.post(HELD, WHY).json()
+    ends()
+    go_on()
+    assert [result for result, _ in results(run).values()] == ["waiting", "waiting"]
+    assert BulkRun.objects.get().cancelled.startswith(f"wms2: {why}")
 
 
 def test_an_item_is_done_whole_or_not_at_all_when_its_worker_dies(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
