@@ -185,6 +185,14 @@ def test_no_local_account_is_taken_over_by_its_name(provider: Provider) -> None:
             call_command("sso_connect", "Admin", *arguments)
 
 
+def test_a_subject_that_is_bound_to_another_user_is_no_session_of_the_former(provider: Provider) -> None:
+    client, _ = signed_in(provider, "olga")
+    assert client.get("/").status_code == 200
+    User.objects.create_user("o.local")
+    call_command("sso_connect", "o.local", SsoSession.objects.get().subject)
+    assert client.get("/").status_code == 302, "its session has ended"
+
+
 def test_a_superuser_changes_users_only_as_long_as_the_issuer_says_admin(provider: Provider) -> None:
     admin = User.objects.create_superuser("admin")
     said = text(signed_in(provider, "admin")[1].content.decode())

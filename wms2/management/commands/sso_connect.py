@@ -15,7 +15,7 @@ from wms2.models import SsoSession
 
 
 class Command(BaseCommand):
-    """Who signs in as the subject from then on is that user. A subject that was bound to another user is bound to this one."""
+    """Who signs in as the subject from then on is that user. Sessions by it of another user, whom it was bound to, end."""
 
     help = "Bind a user to a subject (`sub`) of single sign-on; the page that refuses a sign-in names both."
 
@@ -40,6 +40,7 @@ class Command(BaseCommand):
             raise CommandError(f"{user} is bound to the subject {other.uid} already; a user has one.")
         with transaction.atomic():
             SocialAccount.objects.update_or_create(provider=PROVIDER, uid=options["subject"], defaults={"user": user})
+            SsoSession.objects.filter(subject=options["subject"]).exclude(user=user).delete()
             audit(
                 actor=f"{actor_named(None)} (sso_connect)", action="sso_connect", target_type="user", target=user,
                 reason="the same person, says who ran the command", subject=options["subject"],
