@@ -18,7 +18,7 @@ from requests_app.selectors.saved_views import views_seen
 from requests_app.services.saved_views import MAX_QUERY, view_remove, view_save
 from wms2.api.account import SessionOrWholeToken
 from wms2.api.answers import rows
-from wms2.api.serializers import TextField
+from wms2.api.serializers import StrictSerializer, TextField
 from wms2.api.views import RowsViewSet
 
 SavedViewSerializer = rows(
@@ -27,7 +27,7 @@ SavedViewSerializer = rows(
 )  # fmt: skip
 
 
-class SavedViewInputSerializer(serializers.Serializer):
+class SavedViewInputSerializer(StrictSerializer):
     """A view to be kept; the owner's one of the same name is replaced."""
 
     name = TextField(max_length=100)

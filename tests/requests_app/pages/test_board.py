@@ -282,6 +282,8 @@ def test_views_are_kept_shared_replaced_and_removed_by_their_owner_on_the_page_a
     made = rita.post("/api/v1/saved-views", {"name": "rest", "query": "needs=all_failing"}, format="json")
     assert made.status_code == 201 and rita.delete(f"/api/v1/saved-views/{made.json()['id']}").status_code == 204
     assert rita.post("/api/v1/saved-views", {"name": "rest", "query": "shape=round"}, format="json").status_code == 400
+    mistyped = {"name": "rest", "query": "needs=all_failing", "share": True}
+    assert rita.post("/api/v1/saved-views", mistyped, format="json").status_code == 400, "it would be kept, and not shared"
     assert operator.post(f"/saved-views/{seen[0]['id']}/delete/").status_code == 404
     assert reader.post(f"/saved-views/{seen[0]['id']}/delete/").status_code == 302
     assert [view.name for view in SavedView.objects.all()] == ["mine"]
