@@ -118,7 +118,13 @@ def _process(job: SiteJob, work: Work) -> None:
     if job.intent_at is None:
         _submit(condor, job, work)
         return
-    found = condor.find_job(str(job.pk), job.created_at)
+    try:
+        found = condor.find_job(str(job.pk), job.created_at)
+    except ServiceUnavailable as error:
+        if job.schedd.state != ScheddState.DISABLED or not _over(job, work):
+            raise  # that proves nothing; one that operators have taken out of service may never answer again
+        _end(job, work, S.FAILED, None, f"its time is over, and its schedd, which is disabled, is silent: {error}")
+        return
     if found is None:
         if proved_absent(job):
             _end(job, work, S.FAILED, None, f"neither queue nor history of {job.schedd.name} know it")
@@ -127,11 +133,14 @@ def _process(job: SiteJob, work: Work) -> None:
     else:
         adopted = {"state": S.SUBMITTED, "cluster": str(found.cluster), "missing_since": None, "problem": ""}
         SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(**adopted)
-        longer = work.slot(job).minutes * 60 - SITE_JOB_RUN_SECONDS
-        over = clock.now() > job.intent_at + timedelta(seconds=SITE_JOB_TIMEOUT_SECONDS + max(0, longer))
-        if over or not work.wanted(job.site):
+        if (over := _over(job, work)) or not work.wanted(job.site):
             why = "it has had its time" if over else "nothing is to be done at this site now"
             condor.remove_job(found.cluster, str(job.pk), why)
+
+
+def _over(job: SiteJob, work: Work) -> bool:
+    longer = work.slot(job).minutes * 60 - SITE_JOB_RUN_SECONDS
+    return clock.now() > (job.intent_at or clock.now()) + timedelta(seconds=SITE_JOB_TIMEOUT_SECONDS + max(0, longer))
 
 
 def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:

@@ -13,8 +13,9 @@ from django.utils import timezone
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.services import site_jobs
 from dags_app.services.site_jobs import Work, site_jobs_process
+from sites_app.models import Schedd, ScheddState
 from tests.support.rows import schedd_row
-from wms2.errors import ServiceRejected
+from wms2.errors import ServiceRejected, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
 S = SiteJobState
@@ -61,3 +62,28 @@ def test_one_whose_removal_is_refused_keeps_no_later_one_waiting(
     condor.error = None
     site_jobs_process(purpose=SiteJobPurpose.REMOVE, work=work)
     assert kept(first) == (S.SUBMITTED, "")
+
+
+def test_one_at_a_silent_schedd_that_is_disabled_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: Any) -> None:
+        raise ServiceUnavailable("htcondor", "find_job", "the collector knows no schedd")
+
+    monkeypatch.setattr(Condor, "find_job", silent)
+    monkeypatch.setattr(site_jobs, "adapter", lambda schedd: Condor())
+    settled = list[str]()
+    work = Work(task=lambda job: None, settle=lambda job, result: settled.append(job.site), wanted=lambda site: True)
+    schedd, now = schedd_row(submit_root=str(tmp_path)), timezone.now()
+    jobs = [
+        SiteJob.objects.create(
+            site=site, purpose=SiteJobPurpose.LIST, schedd=schedd, directory=str(tmp_path / site), state=state,
+            intent_at=now - timedelta(hours=hours),
+        )
+        for site, state, hours in (("T2_A", S.SUBMITTED, 25), ("T2_B", S.PREPARED, 25), ("T2_C", S.SUBMITTED, 23))
+    ]  # fmt: skip
+    site_jobs_process(purpose=SiteJobPurpose.LIST, work=work)
+    assert not settled, "a silent schedd proves nothing"
+    Schedd.objects.update(state=ScheddState.DISABLED)
+    site_jobs_process(purpose=SiteJobPurpose.LIST, work=work)
+    assert [kept(job)[0] for job in jobs] == [S.FAILED, S.FAILED, S.SUBMITTED]
+    assert all("knows no schedd" in kept(job)[1] for job in jobs)
+    assert sorted(settled) == ["T2_A", "T2_B"], "what they were to do is done by others"
