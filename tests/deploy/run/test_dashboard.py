@@ -11,12 +11,14 @@ import yaml
 
 from outputs_app.models import EffectState
 from requests_app.models import RequestStatus
+from requests_app.monitoring.metrics import RowsCollector
 from sites_app.models import Health
 from tests.support.exposed import MATCHER, METRIC, OWN, exposed, something_of_each
 from tests.support.monitoring_rules import ALL, BOARD, RECORDED, RULES
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.django_db
+SUMMED = re.compile(r"\bsum\s*(?:by\s*\([^)]*\)\s*)?\(\s*(?:\w+\()?(\w+)")
 GROUPED = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
 
 
@@ -50,6 +52,12 @@ def unknown(names: dict[str, set[str]], where: str, expression: str, text: str) 
     shown = set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", text)) - {"value"}
     if not shown <= (possible if spoken_of[0][0] == "up" else grouped):
         yield f"{where} shows {shown - grouped}, which is summed away"
+
+
+def test_gauges_that_each_web_process_has_alike_are_not_added_up(names: dict[str, set[str]]) -> None:
+    gauges = {sample.name for family in RowsCollector().collect() for sample in family.samples}
+    summed = [(where, name) for where, expression, _ in ALL for name in SUMMED.findall(expression)]
+    assert summed and [found for found in summed if found[1] in gauges] == []
 
 
 def test_values_of_statuses_and_outcomes_are_ones_that_occur() -> None:
