@@ -128,6 +128,7 @@ def _reachable(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
     same = Schedd.objects.filter(name=schedd.name, job_queue_birthdate=birthdate).exclude(pk=schedd.pk).first()
     if birthdate is not None and same is not None:
         raise CheckFailed(f"its queue is the one of the schedd of this name in pool {same.pool_id}: it would be counted twice")
+    Schedd.objects.filter(pk=schedd.pk, job_queue_birthdate=None).update(job_queue_birthdate=birthdate)  # it is not watched yet
     return "the collector has its ad, and it answers itself"
 
 

@@ -197,6 +197,19 @@ def test_the_same_queue_is_not_added_twice(queue: Queue, schedd: Schedd) -> None
     assert "the one of the schedd of this name in pool another" in schedd.onboarding
 
 
+def test_the_same_queue_is_not_added_twice_either_when_both_rows_are_checked_before_one_is_in_use(
+    queue: Queue, schedd: Schedd
+) -> None:
+    new = {"state": ScheddState.DISCOVERED, "onboarded_at": None, "submit_root": schedd.submit_root}
+    twin = schedd_row("schedd@new", pool="another", **new)
+    PoolSite.objects.create(pool=twin.pool, site_id="T2_CH_CERN", total_slots=8, seen_at=timezone.now())
+    for one in (schedd, twin):
+        schedd_check(schedd=one, **WHO)
+    assert processed(schedd).state == S.CANARY
+    assert processed(twin).state == S.FAILED
+    assert f"the one of the schedd of this name in pool {schedd.pool_id}" in twin.onboarding
+
+
 @pytest.mark.parametrize("point", ["canary.claimed", "canary.called", "canary.recorded"])
 def test_a_worker_that_is_killed_leaves_one_canary_at_most(
     point: str, queue: Queue, schedd: Schedd, monkeypatch: pytest.MonkeyPatch
