@@ -102,7 +102,8 @@ def dag_submit(
             any). Its errors: nothing was sent.
 
     Raises:
-        ServiceUnavailable: the schedd did not answer the look-up, or the jobs' credential ends too soon; nothing was sent.
+        ServiceUnavailable: the schedd did not answer the look-up, takes no new DAG any more, or the jobs' credential ends too
+            soon; nothing was sent.
         ServiceRejected: the schedd refused; the intent is closed, nothing runs.
         NoSite: every site of every open unit is banned, draining or closed; nothing was sent.
         NoPileup: for some of them, because their pileup is elsewhere by now.
@@ -124,6 +125,8 @@ def dag_submit(
             )
         # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
+        if (schedd := _schedd_of(dag)).state != ScheddState.ENABLED:  # since it was chosen; the next one is chosen anew
+            raise ServiceUnavailable("htcondor", "submit", f"{schedd.name} is {schedd.get_state_display().lower()} by now")
     _refuse_changed_files(dag)
     expected = dag.round.sizing.get(LONGEST_WALL, 0.0)  # of its longest job
     if why := credential_obstacle(float(min(layout.WALL_FACTOR * expected, MAX_WALL_SECONDS))):

@@ -436,6 +436,22 @@ def test_a_submission_that_never_arrived_is_repeated_with_the_pileup_of_then(mix
     assert (mixed.read(), mixed.avoided) == (mixed.at("T2_CH_CERN"), "T1_US_FNAL")
 
 
+@pytest.mark.parametrize("state", [ScheddState.DISABLED, ScheddState.DRAINING])
+def test_a_submission_that_never_arrived_is_not_repeated_where_no_new_dag_may_go(world: World, state: ScheddState) -> None:
+    request = world.request(documents.generation(100 * UNITS))
+    world.crash_at = "submit.claimed"
+    world.cycle()
+    chosen = DAG.objects.get(status=DAGStatus.READY).schedd
+    Schedd.objects.filter(pk=chosen.pk).update(state=state)
+    passes_for_absent(world)
+    assert (status(request), chain(request)) == (S.QUEUED, [])
+    assert chosen.name in request.last_error
+    Schedd.objects.filter(pk=chosen.pk).update(state=ScheddState.ENABLED)
+    world.clock.advance(3600)
+    cycles(world, 3)
+    assert (status(request), len(chain(request))) == (S.ACTIVE, 1)
+
+
 def test_a_first_submission_that_never_arrived_is_planned_anew_where_its_pileup_is_by_then(mixes: World) -> None:
     """Nobody can have used its numbers: they are given back."""
     pileup, document = mixes.source("Premix", 100), documents.generation(100 * UNITS)
