@@ -158,7 +158,8 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     INVALIDATED dataset still has go, too. The manifest comes first, while there are rules.
     """
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
-    asked.exclude(state=EffectState.DONE).update(epoch=request_epoch)
+    # a registration that ends just now has the manifest written again
+    asked.exclude(~Q(kind=EffectKind.INVALIDATION_MANIFEST), state=EffectState.DONE).update(epoch=request_epoch)
     asked.filter(state=EffectState.DISCARDED).update(state=EffectState.PENDING, done_at=None)  # now it is asked for again
     manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST).values_list("key", flat=True))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)

@@ -11,12 +11,13 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from outputs_app.actions import _discard
-from outputs_app.effects import handler, taking_back, time_slices
+from outputs_app.effects import executor, handler, taking_back, time_slices
 from outputs_app.effects.executor import effects_run_due
 from outputs_app.effects.invalidation import (
     TAKING_BACK,
     invalidation_ask,
     invalidation_progress,
+    manifest_ask,
     outputs_counted,
     parts_ask,
     parts_of,
@@ -335,6 +336,25 @@ def test_rules_of_an_invalidated_dataset_go_when_it_is_asked_for_again(world: Wo
     cycles(world)
     assert not world.rucio.rules
     assert set(ProcessingBlock.objects.values_list("status", "tape_rule_id")) == {(BlockStatus.INVALIDATED, "")}
+
+
+def test_a_registration_that_ends_after_outputs_are_asked_back_has_their_list_written_again(
+    world: World, completed: Request
+) -> None:
+    """The list was written under the former epoch, when the request failed; what takes outputs back waits for it."""
+    request = failed(completed)
+    manifest_ask(request_id=request.pk, request_epoch=request.epoch)
+    cycles(world)
+    late = new_effect(EffectState.CLAIMED, request=request, kind=EffectKind.RUCIO_BLOCK_CLOSE, epoch=request.epoch)
+    Effect.objects.filter(pk=late.pk).update(claim_expires_at=clock.now() + timedelta(seconds=60))
+    request_invalidate(request=fresh(request), **BY)
+    executor._record_success(late, {})
+    late.refresh_from_db()
+    written = Effect.objects.get(kind=EffectKind.INVALIDATION_MANIFEST)
+    assert (late.state, written.state) == (EffectState.DONE, EffectState.PENDING)
+    cycles(world)
+    assert not Effect.objects.filter(kind__in=TAKING_BACK).exclude(state=EffectState.DONE).exists()
+    assert world.dbs.invalid == {file.lfn for file in files_of(request)} and not world.rucio.rules
 
 
 @pytest.mark.parametrize("done", [0, 1, 2], ids=["nothing", "rules of one dataset", "all rules"])
