@@ -115,9 +115,11 @@ def former_end(*, request_id: uuid.UUID, request_epoch: int) -> None:
 
 
 def former_waiting_end(*, request_ids: Collection[uuid.UUID]) -> None:
-    """Discard what waits under former epochs of these requests; not what is asked for again under the new one."""
-    rows = Effect.objects.filter(request_id__in=request_ids, epoch__lt=F("request__epoch"), state=EffectState.PENDING)
-    rows.filter(kind__in=ENDED).update(state=EffectState.DISCARDED, done_at=clock.now(), last_error=NOT_WANTED)
+    """Discard what waits under former epochs of these requests, for a worker or for a person: effects of other requests may wait
+    for it. Not what is asked for again under the new one."""
+    rows = Effect.objects.filter(request_id__in=request_ids, epoch__lt=F("request__epoch"), kind__in=ENDED)
+    waiting = rows.filter(state__in=OPEN_EFFECT).exclude(state=EffectState.CLAIMED)
+    waiting.update(state=EffectState.DISCARDED, done_at=clock.now(), last_error=NOT_WANTED)
 
 
 def former_settle(effect: Effect) -> None:

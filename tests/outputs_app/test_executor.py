@@ -374,6 +374,19 @@ def test_a_new_epoch_ends_what_waits_and_what_has_run_out_and_leaves_what_runs(b
     assert set(Effect.objects.exclude(pk=report.pk).values_list("state", flat=True)) == {EffectState.DISCARDED}
 
 
+@pytest.mark.parametrize("state", [EffectState.REFUSED, EffectState.DEAD])
+def test_what_a_former_epoch_left_undone_holds_up_no_other_request(block, outside, state: EffectState) -> None:
+    """It can be neither tried nor discarded any more, and a block of another request may wait for it."""
+    calls = outside()
+    left, child = effect(block, "left", state=state), effect(new_block(units=1, done=0), "child")
+    child.depends_on.set([left])
+    run(left)
+    assert (left.state, calls) == (state, [])
+    raised(left.request)
+    run(left)
+    assert (left.state, calls) == (EffectState.DISCARDED, ["child"])
+
+
 @pytest.mark.django_db(transaction=True)
 def test_workers_that_claim_at_the_same_moment_share_no_block(block, outside) -> None:
     outside()
