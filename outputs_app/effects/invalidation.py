@@ -32,6 +32,7 @@ from outputs_app.models import (
     ProcessingBlock,
     Validity,
 )
+from wms2.adapters.dbs import BULK_TIMEOUT_FACTOR
 from wms2.conf import conf
 from wms2.errors import FieldRefused
 from wms2.runtime import clock
@@ -135,7 +136,7 @@ def former_run_out(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     last = rows.aggregate(last=Max("claim_expires_at"))["last"]
     if last is None:
         return True
-    if clock.now() <= last + timedelta(seconds=conf().service_timeout_seconds):
+    if clock.now() <= last + timedelta(seconds=BULK_TIMEOUT_FACTOR * conf().service_timeout_seconds):
         return False
     _discard_claimed(rows.filter(kind__in=EffectKind.values))
     return True

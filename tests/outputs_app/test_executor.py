@@ -387,6 +387,16 @@ def test_what_a_former_epoch_left_undone_holds_up_no_other_request(block, outsid
     assert (left.state, calls) == (EffectState.DISCARDED, ["child"])
 
 
+def test_what_takes_outputs_back_waits_as_long_as_a_call_may_last(block: ProcessingBlock) -> None:
+    """DBS has four times as long for a whole block as for other calls; its files would be valid behind its back."""
+    row, limit = effect(block), timedelta(seconds=conf().service_timeout_seconds)
+    of = {"request_id": row.request_id, "request_epoch": row.epoch + 1}
+    for times, over in ((2, False), (5, True)):
+        ended = timezone.now() - times * limit
+        Effect.objects.update(kind=EffectKind.DBS_BLOCK, state=EffectState.CLAIMED, claim_expires_at=ended)
+        assert former_run_out(**of) is over
+
+
 @pytest.mark.django_db(transaction=True)
 def test_workers_that_claim_at_the_same_moment_share_no_block(block, outside) -> None:
     outside()

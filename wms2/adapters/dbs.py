@@ -20,7 +20,7 @@ from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 CREATE_BY = "WMS2"
 #: A lumi is a row in DBS; a block of some hundred files is stored in one transaction, while the client waits.
-_BULK_TIMEOUT_FACTOR = 4.0
+BULK_TIMEOUT_FACTOR = 4.0
 #: DBS's code for a file that it does not insert.
 INSERT_FILE_CODE = 310
 _ACCESS_TYPES = frozenset({"VALID", "PRODUCTION", "INVALID", "DELETED", "DEPRECATED"})
@@ -44,7 +44,7 @@ class Dbs(DbsQueries):
             limit = timeout_seconds * factor
             return HttpService(SERVICE, url, timeout_seconds=limit, credentials=credentials, fault_parser=dbs_fault)
 
-        self._writer, self._bulk = service(writer_url), service(writer_url, _BULK_TIMEOUT_FACTOR)
+        self._writer, self._bulk = service(writer_url), service(writer_url, BULK_TIMEOUT_FACTOR)
         #: What was written, as the writer has it.
         self.outputs = DbsQueries(self._writer)
         super().__init__(service(reader_url))
