@@ -168,6 +168,8 @@ def _rucio_unprotect(effect: Effect) -> Result:
         AwaitsPerson: the rule that keeps them from now on is not OK over all of them, even if it was before.
     """
     block, rucio = block_of(effect), factory.rucio()
+    if block.status == BlockStatus.INVALIDATED and not block.source_rule_id:  # taken back as a whole, and its rules with it
+        return {"deleted": 0}
     why, state, tapes = "no rule keeps its files elsewhere", "unkept", rucio.tapes()
     for keeps in [block.tape_rule_id] if block.tape_rule_id else _rules_of_others(block, tapes):
         rule = rucio.rule(keeps)

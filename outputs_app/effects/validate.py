@@ -15,7 +15,7 @@ from outputs_app.checks.validation.process import validation_again
 from outputs_app.checks.validation.rules import FileFinding
 from outputs_app.effects.handler import Result, block_of, handles, rule_comment
 from outputs_app.effects.time_slices import TimeSlice
-from outputs_app.models import BlockValidation, Effect, EffectKind, FindingKind
+from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, FindingKind
 from wms2.errors import ServiceUnavailable
 from wms2.metrics.series import VALIDATIONS_TOTAL
 from wms2.runtime import clock
@@ -28,7 +28,7 @@ STEPS = ("dbs", "rucio", "lumis")
 def _record(effect: Effect, result: Result) -> None:
     block, generation = block_of(effect), effect.payload["generation"]
     validation = BlockValidation.objects.select_for_update().filter(block=block, generation=generation).first()
-    if validation is None:
+    if validation is None or not result:
         return
     if blocks_status([block.pk]).get(block.pk) != result["stamp"]:
         validation_again([block.pk], every_checksum=validation.every_checksum)
@@ -50,6 +50,8 @@ def _record(effect: Effect, result: Result) -> None:
 def _block_validate(effect: Effect) -> Result:
     """Raises ServiceUnavailable while an effect is about to change the block."""
     block = block_of(effect)
+    if block.status == BlockStatus.INVALIDATED:  # taken back as a whole meanwhile
+        return {}
     stamp = blocks_status([block.pk]).get(block.pk)
     if stamp is None:
         raise ServiceUnavailable("wms2", effect.kind, "something is under way for this block")

@@ -113,6 +113,21 @@ def test_a_block_goes_with_all_its_files_and_its_tape_rule(world: World, complet
     assert left.exists() and set(left.values_list("validity", flat=True)) == {Validity.VALID}
 
 
+@pytest.mark.parametrize("kind", [EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALIDATE])
+def test_what_was_owed_for_a_block_that_is_taken_back_ends(world: World, completed: Request, kind: EffectKind) -> None:
+    """Its source rules would wait for ever for a rule that keeps its files elsewhere, its comparison for the block."""
+    block = files_of(completed)[0].block
+    owed = new_effect(request=completed, block=block, kind=kind, epoch=completed.epoch, payload={"generation": 1})
+    Effect.objects.filter(pk=owed.pk).update(next_attempt_at=clock.now() + timedelta(seconds=600))  # waits for tape, or DBS
+    request_invalidate_files(request=completed, blocks=[block.dbs_block_name], accept_children=True, **BY)
+    cycles(world)
+    block.refresh_from_db()
+    assert block.status == BlockStatus.INVALIDATED
+    cycles(world, 12)
+    owed.refresh_from_db()
+    assert (owed.state, owed.last_error) == (EffectState.DONE, "")
+
+
 def test_a_rule_that_protects_other_files_as_well_stays(world: World, completed: Request) -> None:
     file, other = files_of(completed)[:2]  # where the jobs ran, and so which files are in one block, differs from world to world
     assert file.dataset_id == other.dataset_id
