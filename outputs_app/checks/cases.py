@@ -18,6 +18,7 @@ from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet
 
 from outputs_app.checks.reconciliation.services import registrations_again, repair_refused
 from outputs_app.checks.validation import FileFinding, validation_again
+from outputs_app.checks.validation.process import NOT_WANTED
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
@@ -162,15 +163,15 @@ def case_decide(*, case: IntegrityCase, action: CaseAction, actor: str, reason: 
 
 def repaired_check(request_id: uuid.UUID) -> None:
     """What was said to be repaired is validated again as soon as nothing is under way for its block; the case is over when that
-    has found nothing. In the caller's transaction."""
+    has found nothing, or its block is not wanted any more. In the caller's transaction."""
     owed = Effect.objects.filter(block=OuterRef("block"), state__in=OPEN_EFFECT)
     owed = owed.exclude(kind__in=(EffectKind.BLOCK_VALIDATE, EffectKind.RUCIO_UNPROTECT))  # which repairs nothing
     checks = StorageCheck.objects.filter(validation=OuterRef("block"), done_at__isnull=True)
     repaired = IntegrityCase.objects.filter(
         ~Exists(owed), request=request_id, state=CaseState.IN_PROGRESS, action__in=(CaseAction.RECOVERED, CaseAction.REGISTERED)
     )
-    validated = repaired.filter(~Exists(checks), block__validation__asked_at__gt=F("acted_at"))
-    over = validated.filter(block__validation__catalogues_at__isnull=False).values_list("pk", flat=True)
+    validated = Q(~Exists(checks), block__validation__asked_at__gt=F("acted_at"), block__validation__catalogues_at__isnull=False)
+    over = repaired.filter(validated | Q(block__status__in=NOT_WANTED)).values_list("pk", flat=True)
     IntegrityCase.objects.filter(pk__in=list(over)).update(state=CaseState.RESOLVED, ended_at=clock.now())
     again = repaired.filter(block__validation__asked_at__lte=F("acted_at"))
     validation_again(set(again.values_list("block_id", flat=True)))

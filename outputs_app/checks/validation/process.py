@@ -39,7 +39,7 @@ from wms2.runtime.notify import RUN_EFFECTS, notify
 from wms2.web.formatting import counted
 
 #: Blocks of which nothing is wanted, or nothing more is done.
-_NOT_WANTED = (BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
+NOT_WANTED = (BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
 
 
 class ValidationProgress(NamedTuple):
@@ -170,13 +170,13 @@ def _waiting_for(blocks: QuerySet[ProcessingBlock], cases: int) -> str:
 
 
 def _wanted(workflow_id: uuid.UUID) -> QuerySet[ProcessingBlock]:
-    rows = ProcessingBlock.objects.filter(workflow_id=workflow_id).exclude(status__in=_NOT_WANTED)
+    rows = ProcessingBlock.objects.filter(workflow_id=workflow_id).exclude(status__in=NOT_WANTED)
     return rows.exclude(dataset__state=DatasetState.INVALIDATED)
 
 
 def blocks_unvalidated(**of: Any) -> QuerySet[BlockValidation]:
     """Those that are asked for, still wanted, and not validated."""
-    rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=_NOT_WANTED)
+    rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=NOT_WANTED)
     return rows.exclude(block__dataset__state=DatasetState.INVALIDATED)
 
 

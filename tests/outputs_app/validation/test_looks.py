@@ -11,6 +11,7 @@ from outputs_app.checks.cases import repaired_check
 from outputs_app.checks.validation.catalogues import BlockComparison
 from outputs_app.effects.validate import _record
 from outputs_app.models import (
+    BlockStatus,
     BlockValidation,
     CaseAction,
     CaseState,
@@ -61,3 +62,17 @@ def test_what_was_recovered_is_looked_at_although_the_end_of_its_source_rules_wa
     )  # fmt: skip
     repaired_check(request.pk)
     assert BlockValidation.objects.get().generation == 2
+
+
+@pytest.mark.parametrize("status", [BlockStatus.INVALIDATED, BlockStatus.GIVEN_UP])
+def test_a_case_of_a_block_that_is_never_looked_at_again_ends(status: BlockStatus) -> None:
+    """Of a block that was taken back as a whole after the decision, or never registered; nothing else would end it."""
+    block, now = new_block(status=status), timezone.now()
+    BlockValidation.objects.create(block=block, asked_at=now - timedelta(hours=1))
+    case = IntegrityCase.objects.create(
+        request=block.workflow.request, block=block, name=block.dbs_block_name, prognosis=FindingKind.UNPROTECTED,
+        state=CaseState.IN_PROGRESS, action=CaseAction.RECOVERED, acted_at=now,
+    )  # fmt: skip
+    repaired_check(case.request_id)
+    case.refresh_from_db()
+    assert (case.state, case.ended_at is not None) == (CaseState.RESOLVED, True)
