@@ -294,7 +294,7 @@ def effects_discarded_with(effect: Effect) -> QuerySet[Effect]:
     """The effect itself; of one that is essential to its block, what is open of the block; of a repair what registers."""
     if effect.block_id is not None and effect.kind in ESSENTIAL:
         rows = Effect.objects.filter(block_id=effect.block_id, state__in=OPEN_EFFECT)
-        return rows if gives_block_up(effect) else rows.exclude(kind__in=AFTERWARDS)
+        return rows if gives_block_up(effect) else rows.exclude(kind__in=(*AFTERWARDS, EffectKind.FILES_INVALIDATE))
     return Effect.objects.filter(pk=effect.pk)
 
 

@@ -232,6 +232,7 @@ def test_a_repair_of_an_archived_block_that_is_discarded_leaves_it_archived(work
     status = BlockStatus.FAILED if failed else BlockStatus.ARCHIVED
     ProcessingBlock.objects.update(status=status, tape_rule_id="tape", dbs_block_closed=True)
     Effect.objects.create(request=workflow.request, block=block, kind=K.RUCIO_UNPROTECT, key="end")
+    Effect.objects.create(request=workflow.request, block=block, kind=K.FILES_INVALIDATE, key="back", state=E.DEAD)
     repaired = [K.RUCIO_BLOCK, K.RUCIO_FILES]
     Effect.objects.filter(kind__in=repaired).update(state=E.DEAD if failed else E.PENDING)
     reported = " ".join(_discard(Effect.objects.get(kind=K.RUCIO_FILES)))
@@ -240,3 +241,4 @@ def test_a_repair_of_an_archived_block_that_is_discarded_leaves_it_archived(work
     assert (block.status, block.failure_context, block.tape_rule_id) == (BlockStatus.ARCHIVED, {}, "tape")
     assert {kind for kind, state in states(block).items() if state == E.DISCARDED} == set(repaired)
     assert states(block)[K.RUCIO_UNPROTECT] == E.PENDING, "the end of its source rules was asked for once, and comes"
+    assert states(block)[K.FILES_INVALIDATE] == E.DEAD, "that files are taken back registers nothing"
