@@ -41,6 +41,7 @@ from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.runtime import clock
+from wms2.runtime.heartbeat import lease_kept_alive
 from wms2.runtime.passes import row_by_itself
 
 #: A dataset whose blocks have not changed for so long is compared only when an operator asks.
@@ -61,7 +62,8 @@ def comparisons_run() -> None:
     while time.monotonic() < ends_at and (comparison := _claim()) is not None:
         run = Run(comparison)
         try:
-            with row_by_itself("comparisons", comparison, run.put_off):
+            alive = lease_kept_alive(run.renew, life_seconds=conf().effect_lease_seconds, comparison=str(comparison))
+            with row_by_itself("comparisons", comparison, run.put_off), alive:
                 run.go(lambda: time.monotonic() >= ends_at)
         except LeaseLost as error:
             log.warning("comparison gave way", comparison=str(comparison), why=str(error))
@@ -124,6 +126,10 @@ class Run:
             self._mine().update(claim_expires_at=None)
             return
         self._end(problem)
+
+    def renew(self) -> bool:
+        """Whether it is this worker's still: an answer may take longer than a claim lasts."""
+        return self._mine().filter(claim_expires_at__isnull=False).update(claim_expires_at=lease_end()) == 1
 
     def put_off(self, error: str) -> None:
         """Go on later after the last portion that was recorded."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from outputs_app.checks.reconciliation import run as running
+from outputs_app.checks.reconciliation.rule_check import RuleCheck
 from outputs_app.checks.reconciliation.run import comparisons_begin, comparisons_run
 from outputs_app.checks.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from outputs_app.effects.invalidation import invalidation_ask
@@ -35,7 +36,9 @@ from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
 from tests.support.rucio import SCOPE, did
+from tests.support.waiting import until
 from wms2.adapters import factory
+from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceUnavailable
 from wms2.metrics.series import ROWS_BROKEN_TOTAL
 
@@ -325,6 +328,26 @@ def test_a_worker_that_lost_its_claim_records_nothing(block: ProcessingBlock, ad
     with pytest.raises(running.LeaseLost):
         running.Run(comparison).go(lambda: False)
     assert not Drift.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_other_worker_takes_over_while_an_answer_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rules of an account may take Rucio longer than a claim lasts; each worker would begin anew and none end."""
+    monkeypatch.setenv("WMS2_EFFECT_LEASE_SECONDS", "1")
+    conf.cache_clear()
+    comparisons_begin()
+    Comparison.objects.update(due_at=overdue())
+
+    def late(since: str | None) -> RuleCheck:
+        ends_at = Comparison.objects.get().claim_expires_at + timedelta(seconds=1)
+        until(lambda: timezone.now() > ends_at)
+        assert running._claim() is None
+        return RuleCheck([], Q(), {}, "")
+
+    monkeypatch.setattr(running, "check_rules", late)
+    comparisons_run()
+    comparison = Comparison.objects.get()
+    assert (comparison.last_error, comparison.ended_at is not None) == ("", True)
 
 
 def test_a_comparison_asked_for_while_one_runs_is_made_after_it(block: ProcessingBlock) -> None:
