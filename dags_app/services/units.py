@@ -155,7 +155,7 @@ def units_settle(*, dag: DAG, settled: Sequence[Settled]) -> None:
 
 def unit_unaccounted(*, unit: WorkUnit, problem: str) -> None:
     """DAGMan says done, the manifest does not: kept so, retried each cycle, alerted on."""
-    WorkUnit.objects.filter(pk=unit.pk).exclude(state=WorkUnitState.DONE).update(
+    WorkUnit.objects.filter(pk=unit.pk, state__in=_OPEN).update(
         state=WorkUnitState.DONE_UNACCOUNTED, problem=problem, problem_since=unit.problem_since or timezone.now()
     )
     log.error("work unit done but unaccounted", unit=unit.name, unit_id=unit.pk, problem=problem)

@@ -21,6 +21,7 @@ from requests_app.lease import Evaluation
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_fail, request_hold, request_release, request_set_priority, request_stop
 from requests_app.services.release import ReleaseMode
+from requests_app.work import accounting
 from sites_app.models import Site
 from sites_app.services import site_ban_by_operator
 from tests.support.scripted import documents
@@ -163,6 +164,29 @@ def test_a_manifest_that_comes_while_its_request_is_held_counts_in_the_next_roun
     cycles(world, 4, 60)
     assert WorkUnit.objects.count() == 1, "nothing is done again"
     assert fresh(request).status == S.COMPLETED
+
+
+def test_a_unit_that_is_given_up_while_its_manifest_is_looked_for_stays_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, _, _ = unaccounted(world)
+    request_hold(request=request, **BY)
+    cycles(world, 2, 60)
+    assert fresh(request).status == S.HELD
+
+    read = accounting.unit_read
+
+    def read_while_it_is_released(**looked_at: Any) -> Any:
+        monkeypatch.setattr(accounting, "unit_read", read)
+        request_release(request=fresh(request), mode=ReleaseMode.NEXT_ROUND, **BY)
+        return read(**looked_at)
+
+    monkeypatch.setattr(accounting, "unit_read", read_while_it_is_released)
+    cycles(world, 1, 60)
+    assert WorkUnit.objects.order_by("pk")[0].state == WorkUnitState.FAILED
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    cycles(world, 4, 60)
+    assert fresh(request).status == S.COMPLETED, fresh(request).waiting_for
 
 
 # --- a wake or a due time that is lost is found
