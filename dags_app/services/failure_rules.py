@@ -17,7 +17,7 @@ from dags_app.models import FailureRule
 from dags_app.payload.contract.rules import pattern_problem
 from wms2.actions import must_apply
 from wms2.audit import audit, audited
-from wms2.errors import ConfigurationError, InvalidTransition
+from wms2.errors import ConfigurationError, InvalidTransition, StaleState
 
 #: What an operator may set.
 FIELDS = (
@@ -107,7 +107,10 @@ def _save(row: FailureRule, *, old: Mapping[str, Any] | None, action: str, actor
     if problem:
         audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, refused=True, why=problem)
         raise ConfigurationError(problem)
+    read = FailureRule.objects.select_for_update().filter(pk=row.pk, updated_at=row.updated_at)
     with transaction.atomic():
+        if old is not None and read.first() is None:
+            raise StaleState(f"the rule {row.name} was changed meanwhile")
         row.save()
         audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, old=old, new=_reported(row))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dags_app.services.failures import failures_sweep
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene_failures import line
-from wms2.errors import ConfigurationError, InvalidTransition
+from wms2.errors import ConfigurationError, InvalidTransition, StaleState
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +49,25 @@ def recorded(tmp_path: Path, rules: None) -> DAG:
 
 def last_audit() -> AuditEntry:
     return AuditEntry.objects.latest("id")
+
+
+def test_a_rule_that_is_switched_off_or_taken_back_while_a_change_is_tried_stays_so(
+    rules: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by = {"actor": "olga", "reason": "seen it before"}
+    services.failure_rule_add(**VALUES, **by)
+
+    def tried_while(meanwhile: Callable[[FailureRule], None]) -> None:
+        row = FailureRule.objects.get(name="our-8001")
+        with monkeypatch.context() as patch, pytest.raises(StaleState):
+            patch.setattr(services, "pattern_refused", lambda _: meanwhile(FailureRule.objects.get(pk=row.pk)) or "")
+            services.failure_rule_change(row=row, **{**VALUES, "site": "", "order": 11}, **by)
+
+    tried_while(lambda row: services.failure_rule_enable(row=row, enabled=False, **by))
+    assert not FailureRule.objects.get(name="our-8001").enabled
+    services.failure_rule_enable(row=FailureRule.objects.get(name="our-8001"), enabled=True, **by)
+    tried_while(lambda row: services.failure_rule_take_back(row=row, **by))
+    assert not FailureRule.objects.filter(name="our-8001").exists()
 
 
 def test_a_rule_of_our_own_is_audited(rules: None) -> None:
