@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 1, 4, 5, 6, 9, 12
+SUBMIT, EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 0, 1, 4, 5, 6, 9, 12
 
 _HEAD = re.compile(
     r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z| ?[+-]\d\d:?\d\d)?\S* (.*)$"
@@ -116,7 +116,9 @@ def job_history(path: Path, job_id: str, site_attribute: str) -> JobHistory:
     for event in read_events(path):
         if event.job_id != job_id:
             continue
-        if event.number == EXECUTE:
+        if event.number == SUBMIT:  # what came before was another queue's job of this number
+            values, started, evicted, starts = {}, None, [], 0
+        elif event.number == EXECUTE:
             starts += 1
             started = event.at
             values.update(site=attribute(event, site_attribute) or values.get("site"), hold_reason=None, hold_code=None)

@@ -43,11 +43,12 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
 def _judge(directory: Path, call: PostCall) -> int:
     lines = json_lines(files.tail_text(directory / layout.attempts_name(call.node), 1000, max_bytes=_ATTEMPTS_BYTES))
     past = [line for line in lines if isinstance(line.get("job"), dict) and isinstance(line.get("classification"), dict)]
-    before = next((line for line in reversed(past) if _is_of(line, call)), None)
+    dag, fence = directory.parent, scripts.submission_fence(directory)
+    # another queue may have given the same number to a job of an earlier submission
+    before = next((line for line in reversed(past) if _is_of(line, call) and line.get("fence") == fence), None)
     late = _is_late(directory, call, past, before)
     if late and before is not None:
         return _status_then(before)
-    dag, fence = directory.parent, scripts.submission_fence(directory)
     # jobs that were never submitted have one id, and their numbers begin anew
     known = past if call.submitted or late else past[-1:]
     facts = _facts(directory, call)
@@ -272,7 +273,7 @@ def _is_late(directory: Path, call: PostCall, past: list[dict[str, Any]], before
         return bool(last["fence"] == scripts.submission_fence(directory) and last["attempt"] > call.retry)
     if before is not None and before is not past[-1]:
         return True
-    fence = before.get("fence") if before is not None else scripts.submission_fence(directory)
+    fence = scripts.submission_fence(directory)
     return any(line.get("fence") == fence and _cluster(str(line.get("job_id"))) > _cluster(call.job_id) for line in past)
 
 

@@ -83,6 +83,14 @@ def test_what_a_hold_ends_is_logged_as_evicted_and_is_no_eviction(log: Path, clu
     assert (found.starts, found.evictions, found.wall_seconds) == (4, 2, 30)
 
 
+def test_what_another_queue_did_to_a_job_of_the_same_number_is_not_this_jobs(log: Path, cluster: str, tmp_path: Path) -> None:
+    again, job = tmp_path / "again.log", f"({cluster}.003.000) 2026-11-21 03:00:00"
+    text = f'000 {job} Job submitted from host: <x>\n...\n001 {job} Job executing on host: <x>\n\t{SITE} = "T2_CH_CERN"\n...\n'
+    again.write_text(log.read_text() + text)
+    found = job_history(again, f"{cluster}.3", SITE)
+    assert (found.removed_reason, found.site, found.starts) == (None, "T2_CH_CERN", 1)
+
+
 def test_no_log_is_no_history(tmp_path: Path) -> None:
     assert job_history(tmp_path / "none.log", "1.0", SITE).wall_seconds is None
 

@@ -181,6 +181,16 @@ def test_after_a_rescue_attempts_count_from_0_again_and_are_judged(dag: Dag) -> 
     assert (attempts(dag), dag.record()["fence"]) == ([0, 1, 0], 2)
 
 
+def test_a_job_whose_number_another_queue_had_given_to_an_attempt_before_is_judged_by_itself(dag: Dag) -> None:
+    assert dag.fails(8021, attempt=0, message=GONE) == [42]
+    dag.fails(8001, attempt=1)
+    dag.fence = 2
+    (dag.root / "fence.dag.inc").write_text('VARS ALL_NODES My.WMS2_Fence="2"\n')
+    dag.jobs -= 2
+    assert dag.fails(0, attempt=0) == [0]
+    assert (attempts(dag), dag.record()["fence"], dag.record()["classification"]["category"]) == ([0, 1, 0], 2, "success")
+
+
 def test_scripts_of_one_attempt_side_by_side_record_it_once(dag: Dag) -> None:
     dag.limits(max_memory_per_core_mb=9000)
     dag.fails(50660, attempt=0)
