@@ -46,7 +46,7 @@ from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 #: What the life cycle acts on or reports; the other counts move all the time, are shown, and wake no request.
-_ACTED_ON = ("job_status", "hold_reason", "job_starts", "dag_status", "nodes_done", "nodes_failed", "units_running")
+_ACTED_ON = ("job_status", "hold_reason", "job_starts", "dag_status", "nodes_done", "nodes_failed", "units_running", "units_held")
 #: Units and nodes inside them that have ended.
 _ENDED = ("nodes_done", "nodes_failed", "inner_done", "inner_failed")
 #: In ``Round.sizing``: what the longest of its jobs should take, in seconds; without it, as long as any job may.
@@ -251,6 +251,7 @@ def _as_stored(ad: DagmanAd, units: Sequence[DagmanAd]) -> dict[str, Any]:
     stored = asdict(ad) | {
         "units_running": len(units),
         "running_units": sorted(unit.node for unit in units),
+        "units_held": sorted(f"{unit.node}: {unit.hold_reason}"[:200] for unit in units if unit.job_status == JobStatus.HELD),
         "inner_done": sum(unit.nodes_done or 0 for unit in units),
         "inner_failed": sum(unit.nodes_failed or 0 for unit in units),
     }

@@ -23,7 +23,7 @@ from wms2.conf import conf
 from wms2.errors import LedgerViolation
 from wms2.runtime import clock
 from wms2.runtime.levels import stretched
-from wms2.web.formatting import exact
+from wms2.web.formatting import counted, exact
 
 S = RequestStatus
 
@@ -119,5 +119,10 @@ def report_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
         alert(evaluation.request, "dagman_held", what, AlertSubject(schedd=dag.schedd_name))
         alert_over(evaluation, "schedd_unreachable", *_GONE)
         return True
-    alert_over(evaluation, "schedd_unreachable", "dagman_held", *_GONE)
+    alert_over(evaluation, "schedd_unreachable", *_GONE)
+    if (held := dag.observed.get("units_held")) and dag.observed.get("job_status") == JobStatus.RUNNING:
+        what = f"DAGMan jobs of {counted(len(held), 'work unit')} at {dag.schedd_name} are held, e.g. {held[0]}"
+        alert(evaluation.request, "dagman_held", what, AlertSubject(schedd=dag.schedd_name))
+    else:
+        alert_over(evaluation, "dagman_held")
     return False

@@ -24,7 +24,7 @@ _OF_REQUESTS: dict[str, tuple[str, str]] = {
         "A site has started none of its jobs, while others did.",
         "Units of which nothing has begun leave by themselves, sooner by Leave sites of the DAG; ban the site, or ask it why.",
     ),
-    "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
+    "dagman_held": ("Its DAGMan job, or a work unit's, is held: that does not go on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "input_unreadable": ("Whether its input has grown cannot be read.", "See whether the dataset exists and may be read."),
     "unmerged_unprotected": (

@@ -233,6 +233,16 @@ def test_nodes_of_a_dag_are_those_of_done_running_and_failed_units_each_once(sch
     assert dag_counts(seen(dag)).success.success_rate is None, "they were not counted from the beginning"
 
 
+def test_a_unit_whose_dagman_is_held_wakes_the_request_and_is_kept_by_name(schedd: Schedd) -> None:
+    dag = running(schedd)
+    unit = ad(dag, cluster=8, parent_cluster=7, node="mg_000001")
+    for held in ([], ["mg_000001: no disk"], []):
+        woken()
+        state = {"job_status": JobStatus.HELD, "hold_reason": "no disk"} if held else {}
+        hear(schedd, ad(dag), replace(unit, **state))
+        assert (seen(dag).observed["units_held"], woken()) == (held, {dag.workflow.request.pk})
+
+
 def test_a_job_that_is_missing_a_schedd_that_is_silent_and_their_return_are_logged_once_each(schedd: Schedd) -> None:
     dag = running(schedd)
     hear(schedd, ad(dag))

@@ -156,6 +156,18 @@ def test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_reported(
     assert all_done(world, request)
 
 
+def test_a_unit_whose_dagman_is_held_is_named_until_it_goes_on(world: World) -> None:
+    request, _ = started(world)
+    seen = DAG.objects.get().observed
+    for held in (["mg_000001: Cannot access initial working directory"], []):
+        DAG.objects.update(observed=seen | {"units_held": held})
+        world.evaluate(request)
+        assert (fresh(request).status, fresh(request).alert_code) == (S.ACTIVE, "dagman_held" if held else "")
+        assert "units done" in fresh(request).waiting_for, "the others go on"
+    said = Event.objects.get(request=request, kind="alert").data["message"]
+    assert said == "DAGMan jobs of 1 work unit at schedd@test are held, e.g. mg_000001: Cannot access initial working directory"
+
+
 def test_a_missing_dag_is_not_suspected_before_the_window_is_over_nor_while_its_directory_is_written_to(world: World) -> None:
     request, job = started(world)
     world.schedd.lose_queue()
