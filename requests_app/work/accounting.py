@@ -74,7 +74,8 @@ def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
-    failures_sweep(dag)
+    while failures_sweep(dag):  # to the end: no other sweep follows
+        pass
     nodes = unit_nodes_final(dag, completed=completed)
     if nodes is None:
         return False
@@ -89,7 +90,8 @@ def account_lost(evaluation: Evaluation, dag: DAG) -> int:
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
-    failures_sweep(dag)
+    while failures_sweep(dag):  # to the end: no other sweep follows
+        pass
     return _account(evaluation, dag, lost_unit_nodes(dag))
 
 

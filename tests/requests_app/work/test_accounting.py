@@ -14,9 +14,10 @@ from django.db.models import Sum
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from dags_app.models import DAG, FRESH, DAGHistory, DAGStatus, Sample, WorkUnit, WorkUnitState
+from dags_app.models import DAG, FRESH, DAGHistory, DAGStatus, FailureGroup, Sample, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.planning.specs import GenerationSpec
+from dags_app.services import failures
 from dags_app.services.submit import SUBMIT_INTENT
 from outputs_app import services
 from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
@@ -27,6 +28,7 @@ from requests_app.work.accounting import account
 from requests_app.work.planner import round_plan
 from sites_app.models import Site, SiteRse
 from tests.support.rows import generation_spec, output_spec, request_row, workflow_row
+from tests.support.scene_failures import line
 from tests.support.scripted.dagman import Account, NodeState, write_manifest, write_status
 from tests.support.statements import statements
 from wms2.errors import LeaseLost, LedgerViolation, StaleState
@@ -132,6 +134,21 @@ def test_more_units_than_one_batch_are_all_accounted_once(monkeypatch: pytest.Mo
     assert account_for(dag) == 7
     assert account_for(dag) == 0
     assert_accounted(dag, units=7)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_failed_in_a_dag_that_has_ended_is_counted_to_the_end_of_its_log(
+    lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag, text = finished(1), json.dumps(line()) + "\n"
+    monkeypatch.setattr(failures, "PORTION_BYTES", 2 * len(text))
+    (Path(dag.submit_dir) / layout.FAILURES_FILE).write_text(text * 7)
+    account_for(dag)
+    assert FailureGroup.objects.get().attempts == 2, "what is left is the next sweep's"
+    with evaluating(Request.objects.get(workflow=dag.workflow_id).pk, owner="test") as evaluation:
+        assert evaluation is not None
+        accounting.account_lost(evaluation, dag) if lost else accounting.account_final(evaluation, dag, completed=True)
+    assert FailureGroup.objects.get().attempts == 7, "there is no next one"
 
 
 def test_a_wrong_manifest_and_a_violation_keep_nobody_else_from_being_accounted() -> None:
