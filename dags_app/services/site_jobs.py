@@ -211,7 +211,6 @@ def _read(job: SiteJob, work: Work, history: HistoryAd) -> None:
         _end(job, work, S.FAILED, None, f"it ended with {history.exit_code}: {why}")
     else:
         _end(job, work, S.DONE, result, "")
-    shutil.rmtree(place, ignore_errors=True)
 
 
 def _end(job: SiteJob, work: Work, state: SiteJobState, result: SiteResult | None, problem: str) -> None:
@@ -224,6 +223,7 @@ def _end(job: SiteJob, work: Work, state: SiteJobState, result: SiteResult | Non
         row.save()
         work.settle(row, result)
     crash_point("site_job.recorded")
+    shutil.rmtree(job.directory, ignore_errors=True)
     SITE_JOBS_TOTAL.labels(job.purpose, state.value).inc()
     emit = log.error if state is S.FAILED else log.info
     emit("site job ended", site=job.site, job=str(job.pk), purpose=job.purpose, state=state.value, problem=problem)

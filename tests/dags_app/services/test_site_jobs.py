@@ -11,6 +11,8 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
+from dags_app.payload.contract.layout import SITE_TASK_FILE
+from dags_app.payload.contract.site_tasks import RemovalTask
 from dags_app.services import site_jobs
 from dags_app.services.site_jobs import Work, site_jobs_process
 from sites_app.models import Schedd, ScheddState
@@ -87,3 +89,27 @@ def test_one_at_a_silent_schedd_that_is_disabled_ends_with_its_time(tmp_path: Pa
     assert [kept(job)[0] for job in jobs] == [S.FAILED, S.FAILED, S.SUBMITTED]
     assert all("knows no schedd" in kept(job)[1] for job in jobs)
     assert sorted(settled) == ["T2_A", "T2_B"], "what they were to do is done by others"
+
+
+def test_one_that_was_refused_or_never_arrived_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(Condor):
+        def find_job(self, job_id: str, since: Any) -> None:
+            return None
+
+        def submit_job(self, place: Path, *rest: Any) -> None:
+            assert (place / SITE_TASK_FILE).is_file()
+            raise ServiceRejected("htcondor", "submit_job", "the token may not submit it", "denied")
+
+    schedd, long_ago = schedd_row(submit_root=str(tmp_path)), timezone.now() - timedelta(days=3)
+    where = {"purpose": SiteJobPurpose.REMOVE, "schedd": schedd}
+    lost = {"state": S.SUBMITTED, "cluster": "1", "intent_at": long_ago, "missing_since": long_ago}
+    jobs = [
+        SiteJob.objects.create(site=f"T2_{n}", directory=str(tmp_path / n), **where, **of) for n, of in (("A", {}), ("B", lost))
+    ]
+    (tmp_path / "B").mkdir()
+    monkeypatch.setattr(site_jobs, "adapter", lambda schedd: Refusing())
+    task = RemovalTask("1", "T2_A", 0.0, 0.0, 1, (), frozenset(), ())
+    work = Work(task=lambda job: task, settle=lambda job, result: None, wanted=lambda site: True)
+    site_jobs_process(purpose=SiteJobPurpose.REMOVE, work=work)
+    assert [kept(job)[0] for job in jobs] == [S.FAILED, S.FAILED]
+    assert [path.name for path in tmp_path.iterdir()] == []
