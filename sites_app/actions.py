@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from sites_app import pools
-from sites_app.bans import LEFT, OF_LISTS, bans_active, bans_judged
+from sites_app.bans import OF_LISTS, bans_active, bans_judged, stands_for_lists
 from sites_app.models import Pool, PoolState, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.services import (
@@ -80,7 +80,8 @@ def _ban_preview(site: Site) -> list[str]:
 def _unban_refused(site: Site) -> str:
     """Pages read with the site whether it has bans (``has_bans``)."""
     has_bans = getattr(site, "has_bans", None)
-    return "" if (bans_judged(site.name).exists() if has_bans is None else has_bans) else "No ban is in force."
+    has_bans = bans_judged(site.name).exists() if has_bans is None else has_bans
+    return "" if has_bans else "No ban is in force; what stands for a request's site lists stays."
 
 
 declare(
@@ -132,7 +133,9 @@ declare(
         prepare=_of_workflow, path="ban", stops=True, roles=OWN, inverse="unban",
     ),
     Action(
-        "unban", "Lift bans", "Lift every ban of the site in force, or that of one request. None in force is no error.",
+        "unban", "Lift bans",
+        "Lift every ban of the site in force, or that of one request; what stands for a request's site lists stays. None in force"
+        " is no error.",
         site_unban_by_operator,
         preview_each(lambda site: [f"{b.reason} (until {b.expires_at:%Y-%m-%d %H:%M} UTC)" for b in bans_judged(site.name)]),
         (Field("request_name", Kind.NAME, "only the ban of this request"),),
@@ -166,7 +169,7 @@ declare(
     Action(
         "lift", "Lift", "Lift a single ban: new submissions may send work there again.", _lift, roles=OWN,
         refused=lambda ban: (
-            f"It was lifted by {ban.removed_by}." if ban.removed_at else OF_LISTS if ban.reason.startswith(LEFT) else ""
+            f"It was lifted by {ban.removed_by}." if ban.removed_at else OF_LISTS if stands_for_lists(ban) else ""
         ),
     ),
 )  # fmt: skip

@@ -50,7 +50,12 @@ def bans_active(site: str | None = None) -> QuerySet[SiteBan]:
 
 def bans_judged(site: Any) -> QuerySet[SiteBan]:
     """Of a site, those in force that say something of it: not what stands for site lists of requests."""
-    return bans_active(site).exclude(reason__startswith=LEFT)
+    return bans_active(site).exclude(reason__startswith=LEFT, workflow__isnull=False)
+
+
+def stands_for_lists(ban: SiteBan) -> bool:
+    """Whether it stands for the site lists of its request."""
+    return ban.workflow_id is not None and ban.reason.startswith(LEFT)
 
 
 def bans_left(workflow_id: Any) -> QuerySet[SiteBan]:

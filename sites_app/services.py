@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from django.db.models import Q, QuerySet
 
-from sites_app.bans import AUTOMATIC, LEFT, OF_LISTS, bans_active, bans_judged, by_whom, site_ban
+from sites_app.bans import AUTOMATIC, OF_LISTS, bans_active, bans_judged, by_whom, site_ban, stands_for_lists
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites, known_site_names
@@ -210,7 +210,7 @@ def site_unban_by_operator(*, site: Site, actor: str, reason: str, workflow: Any
             rows = rows.filter(workflow_id=workflow.pk)
         if ban_id is not None:
             rows = rows.filter(pk=ban_id)
-            if workflow is None and rows.filter(reason__startswith=LEFT).exists():
+            if workflow is None and any(map(stands_for_lists, rows)):
                 raise InvalidTransition(f"{site.name}: {OF_LISTS}")
         removed = [ban.pk for ban in rows.select_for_update()]
         SiteBan.objects.filter(pk__in=removed).update(removed_at=clock.now(), removed_by=actor)

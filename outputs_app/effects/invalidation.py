@@ -132,6 +132,7 @@ def former_settle(effect: Effect) -> None:
 def former_run_out(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     """Whether nothing of a former epoch is under way any more: no claim, nor a call that may have begun just before its claim ran
     out and still be carried out. Such claims are discarded; those of a later release's kinds are left to its workers."""
+    former_waiting_end(request_ids=[request_id])  # also what was refused while the epoch was raised
     rows = Effect.objects.filter(request_id=request_id, epoch__lt=request_epoch, state=EffectState.CLAIMED)
     last = rows.aggregate(last=Max("claim_expires_at"))["last"]
     if last is None:
@@ -160,6 +161,7 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     to take them back goes on under the new epoch: asked twice it is done once. So rules that an
     INVALIDATED dataset still has go, too. The manifest comes first, while there are rules.
     """
+    former_waiting_end(request_ids=[request_id])
     asked = Effect.objects.filter(request_id=request_id, kind__in=TAKING_BACK)
     # a registration that ends just now has the manifest written again
     asked.exclude(~Q(kind=EffectKind.INVALIDATION_MANIFEST), state=EffectState.DONE).update(epoch=request_epoch)

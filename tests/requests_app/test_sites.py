@@ -256,7 +256,10 @@ def test_lifting_the_bans_of_a_site_opens_it_to_no_request_whose_lists_leave_it_
     assert list(sites_avoided(request.workflow.pk)) == ["T2_A"], "a rescue has the site in its files"
     resource_type = resource_type_of(Site)
     unban = next(each for each in resource_type.actions if each.name == "unban")
-    assert (unban.refused(site), will_happen(unban, [site])[site.pk]) == ("No ban is in force.", [])
+    assert (unban.refused(site), will_happen(unban, [site])[site.pk]) == (
+        "No ban is in force; what stands for a request's site lists stays.",
+        [],
+    )
     lift = next(each for each in resource_type_of(SiteBan).actions if each.name == "lift")
     with pytest.raises(InvalidTransition, match="site lists"):
         perform(lift, left, "sam", {"reason": "there is room again"})

@@ -11,6 +11,7 @@ from dags_app.failure_rules import failure_rules_load
 from dags_app.models import FailureRule
 from outputs_app.models import Placement
 from requests_app.models import Limit, Request, RequestStatus
+from sites_app.bans import bans_active
 from sites_app.models import Pool, Site, SiteStatus
 from tests.support.rows import request_row
 from wms2.models import AuditEntry
@@ -136,3 +137,21 @@ def test_a_flag_that_is_set_can_be_taken_away() -> None:
     operate("placement", str(row.pk), "change", "--reason", "x", "--no-tape")
     row.refresh_from_db()
     assert (row.tape, row.disk_days) == (False, 7)
+
+
+@pytest.mark.parametrize(
+    ("action", "option"), [("unban", "--request-name"), ("ban", "--request-name"), ("ban", "--expires-at"), ("drain", "--until")]
+)
+def test_an_empty_text_for_what_narrows_an_operation_is_refused_and_does_not_widen_it(action: str, option: str) -> None:
+    """As from a variable of the shell that is not set."""
+    site = Site.objects.create(name="T2_CH_CERN")
+    operate("site", site.name, "ban", "--reason", "broken")
+    with pytest.raises(CommandError, match=option.strip("-").replace("-", "_")):
+        operate("site", site.name, action, "--reason", "x", option, "")
+    assert bans_active(site.name).count() == 1
+
+
+def test_notes_that_are_an_empty_text_are_refused() -> None:
+    Site.objects.create(name="T2_CH_CERN")
+    with pytest.raises(CommandError, match="notes"):
+        operate("site", "T2_CH_CERN", "note", "--reason", "x", "--notes", '""')

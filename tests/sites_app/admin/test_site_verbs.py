@@ -106,7 +106,7 @@ def test_a_site_is_banned_for_one_request_or_for_all_and_the_bans_are_lifted(ope
     assert "because (until" in ask(operator, "unban", "T2_CH_CERN")
     assert do(operator, "unban", "T2_CH_CERN", "enabled 1").status_code == 302
     assert not SiteBan.objects.filter(removed_at__isnull=True).exists()
-    assert "No ban is in force." in ask(operator, "unban", "T2_CH_CERN")
+    assert "No ban is in force;" in ask(operator, "unban", "T2_CH_CERN")
     assert [entry[1] for entry in audited("site_unban")] == ["done", "done"]
 
 

@@ -11,6 +11,7 @@ from django.db import OperationalError
 from rest_framework.exceptions import ParseError
 
 from wms2.actions import (
+    OMIT,
     REFUSALS,
     Action,
     Field,
@@ -102,10 +103,13 @@ def _reading(one: Field) -> dict[str, Any]:
 
 
 def _fields(action: Action, row: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """What was given, over what the row has; an empty text takes away a value that may be missing."""
-    has = {name: value for name, value in action.initial(row).items() if value not in (None, "") and _FIELD + name in options}
+    """What was given, over what the row has; an empty text takes away a value that the row has or that may be missing. It is no
+    value of what only narrows the operation, e.g. to one request."""
+    initial, former = action.initial(row), action.former(row) if action.former else {}
+    has = {name: value for name, value in initial.items() if value not in (None, "") and _FIELD + name in options}
     given = has | {one.name: options[_FIELD + one.name] for one in action.fields if options[_FIELD + one.name] is not None}
-    may_be_missing = {one.name for one in action.fields if not one.required and one.kind is not Kind.TEXT}
+    optional = (one for one in action.fields if not one.required and one.kind not in (Kind.TEXT, Kind.NOTES))
+    may_be_missing = {one.name for one in optional if one.blank is not OMIT or one.name in {*initial, *former}}
     return {name: value for name, value in given.items() if value not in ("", [""]) or name not in may_be_missing}
 
 

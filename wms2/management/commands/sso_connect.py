@@ -15,7 +15,7 @@ from wms2.models import SsoSession
 
 
 class Command(BaseCommand):
-    """Who signs in as the subject from then on is that user. Sessions by it of another user, whom it was bound to, end."""
+    """Who signs in as the subject from then on is that user. The sessions that another user began by it end."""
 
     help = "Bind a user to a subject (`sub`) of single sign-on; the page that refuses a sign-in names both."
 
