@@ -147,7 +147,8 @@ def transition(
     """Move a request along one edge, with its audit rows, in one transaction; ``request`` is refreshed.
 
     Args:
-        request: as the caller last read it; its ``status`` and ``stop_intent`` are the compare part of the compare-and-set.
+        request: as the caller last read it; its ``status`` and ``stop_intent``, of an evaluation also ``complete_early``, are the
+            compare part of the compare-and-set.
         actor: user name, or ``lifecycle``.
         evidence: what the guard saw, with its time.
         lease_epoch: the evaluation's fence; None for a person's operation.
@@ -174,6 +175,8 @@ def transition(
         **changes,
     }
     rows = Request.objects.filter(pk=request.pk, status=old, stop_intent=request.stop_intent)
+    if lease_epoch is not None:  # an evaluation is to know what operators have asked for
+        rows = rows.filter(complete_early=request.complete_early)
     # locked, so that no other process takes the lease before the present transaction ends
     leases = EvaluationLease.objects.select_for_update(no_key=True).filter(request_id=request.pk).values_list("epoch", flat=True)
     with transaction.atomic():

@@ -28,7 +28,7 @@ from dags_app.planning.canary import ANSWER, LANDINGS, NODES_LOG, OUTER, PAYLOAD
 from dags_app.services.site_jobs import intent_closed_after, proved_absent
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
-from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, SiteStatus
+from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, ScheddState, SiteStatus
 from sites_app.schedds import adapter, schedd_broke
 from sites_app.submit_roots import CANARIES, MARKER, RESERVED, root_instance, root_mark, root_refused
 from wms2.adapters import caller, factory
@@ -127,8 +127,9 @@ def _reachable(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
     birthdate = facts().about.job_queue_birthdate_seconds
     same = Schedd.objects.filter(name=schedd.name, job_queue_birthdate=birthdate).exclude(pk=schedd.pk).first()
     if birthdate is not None and same is not None:
-        raise CheckFailed(f"its queue is the one of the schedd of this name in pool {same.pool_id}: it would be counted twice")
-    Schedd.objects.filter(pk=schedd.pk, job_queue_birthdate=None).update(job_queue_birthdate=birthdate)  # it is not watched yet
+        raise CheckFailed(f"its queue is the one of the schedd of this name in pool {same.pool_id}; one of these rows has to go")
+    unwatched = Schedd.objects.filter(pk=schedd.pk, onboarded_at=None, state=ScheddState.DISCOVERED)
+    unwatched.update(job_queue_birthdate=birthdate)  # what is in use is watched, which writes it down
     return "the collector has its ad, and it answers itself"
 
 

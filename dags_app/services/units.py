@@ -153,12 +153,13 @@ def units_settle(*, dag: DAG, settled: Sequence[Settled]) -> None:
     dag.units_done += len(settled)
 
 
-def unit_unaccounted(*, unit: WorkUnit, problem: str) -> None:
-    """DAGMan says done, the manifest does not: kept so, retried each cycle, alerted on."""
-    WorkUnit.objects.filter(pk=unit.pk, state__in=_OPEN).update(
+def unit_unaccounted(*, unit: WorkUnit, problem: str) -> bool:
+    """DAGMan says done, the manifest does not: kept so, retried each cycle, alerted on. False: it was given up meanwhile."""
+    kept = WorkUnit.objects.filter(pk=unit.pk, state__in=_OPEN).update(
         state=WorkUnitState.DONE_UNACCOUNTED, problem=problem, problem_since=unit.problem_since or timezone.now()
     )
     log.error("work unit done but unaccounted", unit=unit.name, unit_id=unit.pk, problem=problem)
+    return bool(kept)
 
 
 def units_fail(*, units: Sequence[WorkUnit], problem: str, state: WorkUnitState = WorkUnitState.FAILED) -> None:

@@ -82,9 +82,10 @@ def harvests_run() -> None:
                 try:
                     _begin(row)
                 except ServiceUnavailable as error:
-                    log.warning("where to harvest is not known, next time again", request_name=row.request_id, error=str(error))
+                    log.warning("where to harvest is not known, asked again", request_name=row.request_id, error=str(error))
                     if isinstance(error, CircuitOpen):  # it answers about no other either
                         break
+                    Harvest.objects.filter(pk=row.pk, state=S.WAITING).update(next_try_at=clock.now() + FIRST_PAUSE)
                 except ServiceRejected as error:
                     _not_begun(row, str(error))
     site_jobs_process(purpose=SiteJobPurpose.HARVEST, work=Work(_task, _settle, lambda site: conf().harvest_enabled, _slot))

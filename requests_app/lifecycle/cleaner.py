@@ -78,7 +78,8 @@ def leftovers_remove() -> None:
                 _begin(site)
     site_jobs_process(purpose=SiteJobPurpose.REMOVE, work=Work(_task, _settle, _wanted))
     with transaction.atomic():
-        _report(Q(request__in=alerted("leftovers_stay")))  # the last may have been discarded
+        left = Leftover.objects.filter(settled_at__isnull=True)
+        _report(Q(request__in=alerted("leftovers_stay")) & ~Q(pk__in=left.values("unit__workflow")))  # the last was discarded
 
 
 def rounds_unneeded(now: datetime) -> QuerySet[DAG]:

@@ -66,9 +66,9 @@ def finish(evaluation: Evaluation) -> None:
         bad_input = bad_input_read(round_)
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended", bad_input=bad_input)
+    was_open = input_open(workflow) is not None  # as it was for planning
     if not request.complete_early and not inputs_replaced(evaluation):
         return
-    was_open = input_open(workflow) is not None  # as it was for planning
     workflow.refresh_from_db(fields=["input_closed_at"])  # a flush does not wait for this evaluation
     new_files, problem = check_input(evaluation)
     ledger = _ledger(evaluation, changed=round_ is not None or new_files > 0)

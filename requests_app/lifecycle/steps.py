@@ -52,10 +52,12 @@ def step_taken(evaluation: Evaluation) -> dict[str, Any]:
 
     Empty when none is passed, also when the steps were taken away meanwhile, or put off to a share not done yet.
     """
-    if evaluation.request.production_steps:  # which is not fenced, nor is the priority: operators say it at any moment
-        evaluation.request.refresh_from_db(fields=["priority", "production_steps"])
+    if not evaluation.request.production_steps:
+        return {}
+    share = share_done(ledger_of(evaluation.request.workflow, whole=False))
+    evaluation.request.refresh_from_db(fields=["priority", "production_steps"])  # not fenced: operators say these at any moment
     steps = steps_of(evaluation.request)
-    passed = steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))) if steps else 0
+    passed = steps_passed(steps, share)
     if not passed:
         return {}
     left = evaluation.request.production_steps[passed:]

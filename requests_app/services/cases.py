@@ -21,9 +21,10 @@ from dags_app.services.claims import claims_of, pieces_of
 from outputs_app.checks.cases import case_of, cases_shown, decided_refused, orphans_open
 from outputs_app.effects import invalidation
 from outputs_app.models import OPEN_CASE, CaseAction, CaseState, FindingKind, IntegrityCase, OutputDataset, OutputFile, Validity
-from requests_app.models import AFTER_WORK, DONE, InputFile
+from requests_app.models import AFTER_WORK, DONE, InputFile, RequestStatus
 from requests_app.services.common import recorded_operation
 from requests_app.services.recovering import keep_left_out, recover, recover_refused
+from requests_app.services.release import held_after_work
 from wms2.actions import AlreadyDone, Messages, applies
 from wms2.errors import DocumentRefused, InvalidTransition
 from wms2.runtime import clock
@@ -81,7 +82,8 @@ def removal_begin(case: IntegrityCase, lfns: Mapping[str, str], losses: Sequence
         lfns: file -> the one with which it shares pieces; empty for lost ones.
     """
     request, now = case.request, clock.now()
-    if losses and request.complete_early and request.status in (*AFTER_WORK, *DONE):
+    after_work = request.status in (*AFTER_WORK, *DONE) or (request.status == RequestStatus.HELD and held_after_work(request))
+    if losses and request.complete_early and after_work:
         keep_left_out(request, actor, reason)
     parts = invalidation.parts_of(workflow_id=case.block.workflow_id, lfns=lfns, blocks=())
     keys = invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch)

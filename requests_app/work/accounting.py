@@ -148,8 +148,8 @@ def _compared(evaluation: Evaluation, dag: DAG, units: Sequence[WorkUnit]) -> tu
             manifest_compare(unit=unit, claims=claims[unit.pk], manifest=manifest, wanted=wanted)
             settled.append(Settled(unit, manifest, sha256))
         except ManifestProblem as problem:
-            unit_unaccounted(unit=unit, problem=str(problem))
-            alert(evaluation.request, "units_unaccounted", f"{unit.name} is done but unaccounted: {problem}")
+            if unit_unaccounted(unit=unit, problem=str(problem)):
+                alert(evaluation.request, "units_unaccounted", f"{unit.name} is done but unaccounted: {problem}")
         except LedgerViolation as error:
             violations.append(_logged(unit, error))
     return settled, violations

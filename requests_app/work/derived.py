@@ -51,7 +51,9 @@ def work_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
         files.filter(excluded_kind=ExclusionKind.DERIVED).update(**_NOT_EXCLUDED)
         if spec.splitting.algorithm.by_lumi:
             lumis_hand_over(old, new, failed=failed)
-            InputFile.objects.filter(workflow__in=(old, new)).update(waiting_since=None, waiting_reason="")  # planning says anew
+            InputFile.objects.filter(workflow__in=(old, new), waiting_since__isnull=False).update(
+                waiting_since=None, waiting_reason=""
+            )  # planning says anew
         new.requested_events = ledger_of(new).left_events
     new.inherited_events = old.inherited_events + all_events - new.requested_events
     new.save()

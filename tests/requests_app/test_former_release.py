@@ -29,6 +29,7 @@ TABLES: dict[str, dict[str, Column]] = {
 KEPT_BY_THE_FORMER: dict[str, str] = {
     "block_work_units.unit_in_block_once": "it puts a unit into one block of a dataset",
     "processing_blocks.one_unsealed_block_per_place": "it leaves one block of a dataset unsealed, and gives none an RSE before",
+    "work_unit_claims.claim_of_a_file_names_it": "it writes the file of each claim of a file's events",
     "schedds.schedds_pool_6778950c_fk_pools_name": "it adds schedds by wms2_init alone, which an upgrade runs as the new release",
 }
 #: Indexes and constraints that may be made at once, since their tables have few rows.

@@ -64,7 +64,7 @@ def _judge(directory: Path, call: PostCall) -> int:
             files.write_json(directory / layout.post_name(call.node), whole)
         return codes.POST_DONE
     book = load_rules(dag / layout.RULES_FILE)
-    asked = _asked(directory, call, past)
+    asked = _asked(directory, call, before)
     verdict = classify(evidence, book, _situation(directory, call, book, past, asked, facts, site))
     if facts.history.evictions:
         verdict = replace(verdict, reason=f"{verdict.reason}; the job was evicted {facts.history.evictions} times before")
@@ -112,13 +112,11 @@ def _manifest_problem(directory: Path, report: Value) -> str:
     return ""
 
 
-def _asked(directory: Path, call: PostCall, past: list[dict[str, Any]]) -> resources.Asked | None:
+def _asked(directory: Path, call: PostCall, before: dict[str, Any] | None) -> resources.Asked | None:
     """What this attempt asked for. When this script has run for it before, ``memory.inc`` speaks of the next one already."""
     asked = resources.asked_by(directory, call.node)
-    for line in past:
-        if asked is not None and _is_of(line, call) and isinstance(line["job"].get("request_memory_mb"), int):
-            return asked._replace(memory_mb=line["job"]["request_memory_mb"])
-    return asked
+    memory_mb = before["job"].get("request_memory_mb") if before is not None else None
+    return asked._replace(memory_mb=memory_mb) if asked is not None and isinstance(memory_mb, int) else asked
 
 
 def _situation(

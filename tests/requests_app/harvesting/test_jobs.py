@@ -252,6 +252,7 @@ def test_files_that_are_not_on_disk_and_a_silent_rucio_are_waited_for(place: Pla
     run()
     assert (Harvest.objects.get().attempts, SiteJob.objects.count()) == (0, 0)
     place.rucio.silent, place.rucio.rses = False, ["T1_US_FNAL_Tape"]
+    Harvest.objects.update(next_try_at=timezone.now())
     run()
     row = Harvest.objects.get()
     assert (row.attempts, SiteJob.objects.count()) == (1, 0)

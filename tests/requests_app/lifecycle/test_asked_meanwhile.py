@@ -14,7 +14,7 @@ from requests_app.services import request_abort, request_complete, request_set_p
 from requests_app.work import planner
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import fresh, run_on, started
+from tests.support.scripted.progress import failed, fresh, run_on, started
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 
@@ -58,6 +58,13 @@ def test_nothing_is_planned_of_a_request_that_is_to_complete_early(world: World,
     asking(monkeypatch, planner, "plan", lambda: request_complete(request=anew(request), **BY))
     assert run_on(world, request) is S.COMPLETED
     assert not DAG.objects.exists()
+
+
+def test_a_request_that_is_to_complete_early_is_not_held_over_what_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, _ = started(world)
+    asking(monkeypatch, finish, "failure_summary", lambda: request_complete(request=anew(request), **BY))
+    failed(world, request, done=1)
+    assert run_on(world, request) is S.COMPLETED, request.hold_reason
 
 
 def test_a_priority_that_is_set_while_a_round_ends_is_not_replaced_by_that_of_a_step(

@@ -305,7 +305,8 @@ def test_of_a_request_that_was_completed_early_only_what_was_lost_is_made_again(
     assert sum(file.events for file in valid(request)) == events
 
 
-def test_what_is_lost_of_a_request_that_completes_early_is_made_again_before_it_has(world: World) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_what_is_lost_of_a_request_that_completes_early_is_made_again_before_it_has(world: World, held: bool) -> None:
     request = world.request(documents.generation(800))
     world.cycle()
     world.schedd.unit_done(world.job_of(request), "mg_000000")
@@ -317,10 +318,15 @@ def test_what_is_lost_of_a_request_that_completes_early_is_made_again_before_it_
         request = Request.objects.get(pk=request.pk)
         if request.status == S.VALIDATING_OUTPUTS:
             break
+    if held:
+        request_hold(request=request, **BY)
     events, lost = sum(file.events for file in valid(request)), valid(request)[0]
     plan = lost_files_plan([lost.lfn])
-    assert plan.requests[0].then.endswith("this is made again before it completes")
     lost_files_make_again(lfns=[lost.lfn], confirm=plan.confirm, **BY)
+    if held:
+        request_release(request=Request.objects.get(pk=request.pk), mode=None, **BY)
+    else:
+        assert plan.requests[0].then.endswith("this is made again before it completes")
     (request,) = completed(world, request)
     assert not OutputFile.objects.get(pk=lost.pk).is_valid
     assert sum(file.events for file in valid(request)) == events
