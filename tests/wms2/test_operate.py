@@ -145,7 +145,7 @@ def test_a_flag_that_is_set_can_be_taken_away() -> None:
 def test_an_empty_text_for_what_narrows_an_operation_is_refused_and_does_not_widen_it(action: str, option: str) -> None:
     """As from a variable of the shell that is not set."""
     site = Site.objects.create(name="T2_CH_CERN")
-    operate("site", site.name, "ban", "--reason", "broken")
+    operate("site", site.name, "ban", "--reason", "broken", "--insist")
     with pytest.raises(CommandError, match=option.strip("-").replace("-", "_")):
         operate("site", site.name, action, "--reason", "x", option, "")
     assert bans_active(site.name).count() == 1
