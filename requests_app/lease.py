@@ -131,7 +131,7 @@ class Evaluation:
         if self.fence:
             yield
             return
-        request, before = self.request, dict(vars(self.request))
+        request, before, written = self.request, dict(vars(self.request)), False
         try:
             with transaction.atomic():
                 is_now = sql_rows(_FENCE, [request.pk, self.lease_epoch])
@@ -139,11 +139,11 @@ class Evaluation:
                     raise LeaseLost(f"{request.request_name}: evaluated by another process or changed by an operator")
                 self.fence = True
                 yield
-        except BaseException:
-            vars(request).update(before)  # what is taken back is not so
-            raise
+            written = True
         finally:
             self.fence = False
+            if not written:
+                vars(request).update(before)  # what is taken back is not so
 
     def transition(
         self, to: RequestStatus, reason: str, evidence: dict[str, Any] | None = None, *, actor: str = ACTOR, **changes: Any

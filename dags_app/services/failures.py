@@ -130,6 +130,12 @@ def failures_sweep(dag: DAG) -> int:
     return len(lines)
 
 
+def failures_sweep_all(dag: DAG) -> None:
+    """To the end of the log of a DAG that has ended: no other sweep follows."""
+    while failures_sweep(dag):
+        pass
+
+
 def _lines(data: bytes, place: FailureLog) -> Iterable[FailureLine]:
     for raw in data.splitlines():
         try:

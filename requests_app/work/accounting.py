@@ -18,7 +18,7 @@ from dags_app.payload.contract import layout
 from dags_app.planning.selection import WantedLumis
 from dags_app.services import dag_files
 from dags_app.services.claims import claims_of, manifest_compare
-from dags_app.services.failures import failures_sweep
+from dags_app.services.failures import failures_sweep, failures_sweep_all
 from dags_app.services.lost_queue import lost_unit_nodes
 from dags_app.services.measurements import measurements_add
 from dags_app.services.samples import units_sample
@@ -74,8 +74,7 @@ def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
-    while failures_sweep(dag):  # to the end: no other sweep follows
-        pass
+    failures_sweep_all(dag)
     nodes = unit_nodes_final(dag, completed=completed)
     if nodes is None:
         return False
@@ -90,8 +89,7 @@ def account_lost(evaluation: Evaluation, dag: DAG) -> int:
     Raises:
         LedgerViolation: a unit processed what it did not claim.
     """
-    while failures_sweep(dag):  # to the end: no other sweep follows
-        pass
+    failures_sweep_all(dag)
     return _account(evaluation, dag, lost_unit_nodes(dag))
 
 
